@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 from pyiceberg.catalog import Catalog
@@ -150,12 +151,18 @@ def sample(local_catalog: SqlCatalog, tmp_path: Path) -> "SegmentSample":
     return write_sample(local_catalog, tmp_path)
 
 
-def create_table(catalog: SqlCatalog, name: str, data: pa.Table, row_group_rows: int) -> Table:
-    """Create `ns.name` with small row groups and append the data as one file."""
+def create_table(catalog: SqlCatalog, name: str, data: pa.Table, row_group_rows: int, **writing: Any) -> Table:
+    """Create `ns.name` with small row groups and append the data as one file, which PyArrow writes if told how."""
     table = catalog.create_table(
         f"ns.{name}", data.schema, properties={"write.parquet.row-group-limit": str(row_group_rows)}
     )
-    table.append(data)
+    if not writing:
+        table.append(data)
+        return table
+    file = Path(table.location().removeprefix("file://")) / "data" / "f.parquet"
+    file.parent.mkdir(parents=True)
+    pq.write_table(data, file, row_group_size=row_group_rows, **writing)
+    table.add_files([file.as_uri()])
     return table
 
 

@@ -4,8 +4,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,9 @@ from puffin_index.keys.value_types import value_type_of
 from puffin_index.storage.files import is_local
 from puffin_index.storage.parallel import release_memory
 from puffin_index.table_index import TableIndex
+
+READ_LIMITS: Final = Limits(pages=True)
+"""Of plans whose rows are read here. Where rows are only counted or located, an index is worth its bytes anyway."""
 
 _AHEAD_BYTES = 256 << 20
 """Memory for row groups that are read ahead. At least one row group is always read."""
@@ -75,7 +79,7 @@ def scan(
         index,
         where,
         snapshot_id,
-        Limits(seconds=planning_milliseconds / 1000),
+        replace(READ_LIMITS, seconds=planning_milliseconds / 1000),
         refresh=refresh,
         keys=keys,
         order_by=order_by,

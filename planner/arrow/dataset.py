@@ -19,14 +19,13 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from planner.arrow.aggregate import aggregate_with_plan
-from planner.arrow.arrow_scan import any_rows, batches_of, project
+from planner.arrow.arrow_scan import READ_LIMITS, any_rows, batches_of, project
 from planner.arrow.plan import plan_scan, snapshot_of
 from planner.arrow.row_group_columns import DataRead
 from planner.condition.arrow.read import ReadExpression, read_expression
 from planner.condition.rows import Residual
 from planner.condition.tree.nodes import EVERY_ROW
 from planner.condition.tree.simplify import simplified
-from planner.prune.gate import DEFAULT_LIMITS
 from planner.query import QueryAnswer
 from planner.report.scan_plan import ScanPlan
 from puffin_index.errors import UnsupportedError
@@ -244,7 +243,7 @@ class IndexedScanner:
 
     def _plan(self, limit: int | None) -> QueryAnswer:
         own = self._dataset
-        return plan_scan(own.index, self._read, own.snapshot_id, DEFAULT_LIMITS, refresh=False, limit=limit)
+        return plan_scan(own.index, self._read, own.snapshot_id, READ_LIMITS, refresh=False, limit=limit)
 
     def _rows_of(self, planned: QueryAnswer, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         projection = project(self._schema, names)

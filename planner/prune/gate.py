@@ -45,8 +45,8 @@ class Limits:
         regret_share: Look-ups end when they have taken this share of the bytes that the scan reads and no row group was
             dropped; the bytes of dropped row groups may be spent as well. A small scan may spend what one of its row
             groups takes. One look-up of each test may take more than what is left.
-        pages: The scan reads only the pages with matching rows where these are few. Pages that it leaves out count as
-            dropped bytes.
+        pages: The scan reads only the pages with matching rows where these are few, in Spark or without it. Pages that
+            it leaves out count as dropped bytes.
     """
 
     strict: bool = False

@@ -66,7 +66,7 @@ class ScanPlan(Described):
             order; and in how many values of a column a function satisfies its condition.
         unused: Parts of the predicate that nothing was dropped by, with the reasons; only of a text.
         answered: What the index answers of the query's aggregates, as text; empty if the query wants rows.
-        by_pages: How much Spark reads, if it reads only the pages with matching rows of some row groups.
+        by_pages: How much is read, if only the pages with matching rows are read of some row groups.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
     """
 

@@ -143,6 +143,9 @@ def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Ite
         raise NotFoundError(f"file not found: {location}") from error
 
 
+_NOT_SHOWN = (pa.ArrowException, OSError, IndexError)
+"""Raised where a footer has no row group, no column, or only encrypted metadata of it."""
+
 _MAGIC_BYTES = 4
 
 # Field ids of parquet.thrift.
@@ -170,10 +173,18 @@ def row_group_places(footer: pq.FileMetaData) -> tuple[list[int], list[int]] | N
             offset = data_page if dictionary is None else min(data_page, dictionary)
             offsets.append(offset)
             midpoints.append(offset + size // 2)
-    except (pa.ArrowException, OSError, IndexError):
-        # There are no columns, or their metadata are encrypted.
+    except _NOT_SHOWN:
         return None
     return offsets, midpoints
+
+
+def has_offset_index(footer: pq.FileMetaData) -> bool:
+    """Return whether a column chunk of the first row group has an offset index; writers make them for all or none."""
+    try:
+        first = footer.row_group(0)
+        return any(first.column(leaf).has_offset_index for leaf in range(first.num_columns))
+    except _NOT_SHOWN:
+        return False
 
 
 def _stated_sizes(footer: pq.FileMetaData) -> list[int | None]:

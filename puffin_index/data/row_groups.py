@@ -25,7 +25,7 @@ from puffin_index.data.constants import constant_column
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.file_fields import FileField, FileFields, Rule, identify_fields
 from puffin_index.data.orc_footer import read_footer
-from puffin_index.data.parquet import fetch_columns, parquet_file, row_group_places
+from puffin_index.data.parquet import fetch_columns, has_offset_index, parquet_file, row_group_places
 from puffin_index.data.stored_types import check_stored, parquet_type
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, gather_column
@@ -71,7 +71,8 @@ _ORC_TIMESTAMPS_ARE_CHECKED = int(pa.__version__.split(".")[0]) >= 26
 class OpenDataFile(ABC):
     """A data file whose footer agrees with the manifest, or some row groups of it, by their ordinals in the file.
 
-    `row_group_offsets` are the starts of the byte ranges that read each row group alone.
+    `row_group_offsets` are the starts of the byte ranges that read each row group alone. `has_pages` says whether an
+    offset index tells where pages lie, so that they can be read alone.
     """
 
     file: DataFile
@@ -80,6 +81,7 @@ class OpenDataFile(ABC):
     ordinals: Sequence[int]
     fields: FileFields
     reading: Reading
+    has_pages: bool
 
     def choose(self, chosen: Sequence[int]) -> Self:
         """Choose row groups of the file by their ordinals; the bytes of the result are about theirs."""
@@ -260,9 +262,9 @@ def _open_parquet(stream: ObjectStream | InputStream, file: DataFile, reading: R
     if sum(len(field.leaves) for field in fields.fields) != len(parquet.schema):
         raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
     # Manifests may list offsets in another order than the row groups, or offsets that readers do not use.
-    places = row_group_places(parquet.metadata)
+    places, has_pages = row_group_places(parquet.metadata), has_offset_index(parquet.metadata)
     starts = (READ_WHOLE,) * len(ordinals) if places is None else range_starts(*places, file.file_size)
-    return OpenParquetFile(file, row_counts, starts, ordinals, fields, reading, parquet)
+    return OpenParquetFile(file, row_counts, starts, ordinals, fields, reading, has_pages, parquet)
 
 
 def _open_orc(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenOrcFile:
@@ -276,7 +278,10 @@ def _open_orc(stream: ObjectStream | InputStream, file: DataFile, reading: Readi
     if sum(len(field.leaves) for field in fields.fields) != len(leaf_types):
         raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
     starts = range_starts(offsets, offsets, file.file_size)
-    return OpenOrcFile(file, row_counts, starts, range(len(row_counts)), fields, reading, orc, leaf_types)
+    ordinals = range(len(row_counts))
+    return OpenOrcFile(
+        file, row_counts, starts, ordinals, fields, reading, has_pages=False, _orc=orc, _leaf_types=leaf_types
+    )
 
 
 def _check_rows(opened: OpenDataFile) -> None:

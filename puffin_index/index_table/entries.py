@@ -95,7 +95,7 @@ def indexed_files(entries: pa.Table) -> list[IndexedFile]:
             parts.update((key, part) for key in directories_of([row]) if not is_statistics(key[1]))
             sources.update((one["field_id"], one["source"]) for one in row["directories"])
         file = DataFile(path, size, records, offsets, constants_text=constants)
-        found.append(IndexedFile(file, counts, offsets, parts, sources))
+        found.append(IndexedFile(file, counts, offsets, parts, sources, rows[-1]["has_pages"]))
     return found
 
 

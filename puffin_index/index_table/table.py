@@ -24,7 +24,16 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestamptzType
+from pyiceberg.types import (
+    BooleanType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
 from requests.exceptions import RequestException
 
 from puffin_index.data.data_table import refresh_table
@@ -170,6 +179,7 @@ SCHEMA = Schema(
     ),
     NestedField(19, "added_at", TimestamptzType(), required=True),
     NestedField(21, "partition_constants", StringType(), required=True, doc="what identity partitions fix in the file"),
+    NestedField(23, "has_pages", BooleanType(), doc="whether the data file has an offset index; NULL if nobody knows"),
 )
 
 
@@ -260,6 +270,9 @@ def read_entries(index_table: Table) -> pa.Table:
         return _ARROW_SCHEMA.empty_table()
     with index_table_read(".".join(index_table.name())):
         entries = _scan(index_table, index_table.scan())
+    for field in _ARROW_SCHEMA:
+        if field.name not in entries.column_names and field.nullable:
+            entries = entries.append_column(field, pa.nulls(len(entries), field.type))
     return (
         entries.select(_ARROW_SCHEMA.names)
         .cast(_ARROW_SCHEMA)
@@ -303,6 +316,7 @@ def entries_of(segments: Sequence[Segment]) -> pa.Table:
             "directories": [one | {"source": covered.sources[int(one["field_id"])]} for one in segment.directories],
             "added_at": now,
             "partition_constants": covered.file.constants_text,
+            "has_pages": covered.has_pages,
         }
         for segment in segments
         for covered in segment.covered

@@ -63,6 +63,7 @@ class CoveredFile:
     first_row_group: int
     first_base: int
     sources: Mapping[int, str]
+    has_pages: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,8 @@ def place_files(
     covered: list[CoveredFile] = []
     row_group = base = 0
     for opened, own in zip(files, sources, strict=True):
-        covered.append(CoveredFile(opened.file, opened.row_counts, opened.row_group_offsets, row_group, base, own))
+        place = opened.row_counts, opened.row_group_offsets, row_group, base
+        covered.append(CoveredFile(opened.file, *place, own, opened.has_pages))
         row_group += len(opened.row_counts)
         base += sum(align(rows) for rows in opened.row_counts)
     return tuple(covered)

@@ -3,13 +3,14 @@
 import logging
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_type_hints
 
 import click
+from pyspark.sql import SparkSession
 from rich.console import Console, Group
 
 import ssb_bench.studies
@@ -22,8 +23,17 @@ from ssb_bench.report.picture import draw, save
 from ssb_bench.report.tables import parts_of
 from ssb_bench.results.record import Record
 from ssb_bench.spark_runs.bench import Bench, Repeats
-from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, define_index, load as load_tables, record_build
-from ssb_bench.spark_runs.measure import hooked, measure, with_report
+from ssb_bench.spark_runs.load import (
+    DEFAULT_ROW_GROUP_ROWS,
+    DEFAULT_TABLE,
+    TABLE,
+    define_index,
+    index_default,
+    load as load_tables,
+    load_default,
+    record_build,
+)
+from ssb_bench.spark_runs.measure import both_sides, hooked, measure, with_report
 from ssb_bench.spark_runs.session import CATALOG, require_java
 from ssb_bench.studies.run import fit_queries, run_queries
 
@@ -78,6 +88,7 @@ def demo(bench: Bench, *, row_group_rows: RowGroupRows = DEFAULT_ROW_GROUP_ROWS,
     queries, say = fit_queries(bench.layout), bench.console.print
     with bench.session() as spark:
         loaded = load_tables(spark, bench.layout, row_group_rows=row_group_rows)
+        load_default(spark, bench.layout)
         say(f"{loaded.row_groups} row groups in {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB")
         spark.sql(f"USE {CATALOG}.{NAMESPACE}")
         with hooked(spark):
@@ -96,7 +107,24 @@ def demo(bench: Bench, *, row_group_rows: RowGroupRows = DEFAULT_ROW_GROUP_ROWS,
         text = f"index of {report.row_groups} row groups built in {report.seconds:.1f} s beside the queries"
         say(text if report.rows else "the index was there already; nothing to build")
         run_queries(bench, queries, repeats=repeats)
+        for line in _needle(spark, bench.layout):
+            say(line, soft_wrap=True)
     _finish(bench, "run")
+
+
+def _needle(spark: SparkSession, layout: Layout) -> Iterator[str]:
+    """Ask for the rows of a price in default row groups, then in those of the benchmark, and say what that took."""
+    index_default(spark, layout)
+    [query] = fit_queries(layout, ["q1"])
+    with both_sides(spark) as sides:
+        for table in (DEFAULT_TABLE, TABLE):
+            sql = f"SELECT * FROM {CATALOG}.{table} WHERE {query.where}"
+            for session in sides.values():
+                measure(session, sql)  # warms up
+            without = measure(sides["without"], sql).seconds
+            took, plan = with_report(sides["with"], partial(measure, sides["with"], sql))
+            read = "nothing dropped" if plan is None else plan.summary
+            yield f"{sql}: {without:.2f} s without the index, {took.seconds:.2f} s with it: {read}"
 
 
 def generate(bench: Bench) -> None:
@@ -107,15 +135,23 @@ def generate(bench: Bench) -> None:
     bench.console.print(f"{dataset.data_bytes / 1e6:.0f} MB in {bench.layout.ssb}", soft_wrap=True)
 
 
-def load(bench: Bench, *, row_group_rows: RowGroupRows = DEFAULT_ROW_GROUP_ROWS) -> None:
+def load(
+    bench: Bench,
+    *,
+    row_group_rows: RowGroupRows = DEFAULT_ROW_GROUP_ROWS,
+    default_table: Annotated[bool, "Write lineorder_default, too: with Iceberg's default properties."] = True,
+) -> None:
     """Write the SSB tables into Iceberg through Spark, and prove that all rows arrived."""
     require_dataset(bench.layout)
     with bench.session() as spark:
-        loaded = load_tables(spark, bench.layout, row_group_rows=row_group_rows)
-    bench.console.print(
-        f"lineorder: {loaded.rows:,} rows, {loaded.row_groups} row groups of {loaded.row_group_rows:,} rows, "
-        f"{loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB, written in {loaded.write_seconds:.1f} s"
-    )
+        loads = {TABLE: load_tables(spark, bench.layout, row_group_rows=row_group_rows)}
+        if default_table:
+            loads = {DEFAULT_TABLE: load_default(spark, bench.layout), **loads}
+    for table, loaded in loads.items():
+        bench.console.print(
+            f"{table}: {loaded.rows:,} rows, {loaded.row_groups} row groups of {loaded.row_group_rows:,} rows, "
+            f"{loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB, written in {loaded.write_seconds:.1f} s"
+        )
 
 
 def build(bench: Bench) -> None:

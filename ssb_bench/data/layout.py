@@ -2,7 +2,7 @@
 
 DATA/sf1/tpch/       TPC-H Parquet files while the SSB tables are made from them (kept on request)
 DATA/sf1/ssb/        the SSB tables as Parquet, and `dataset.json`, written last
-DATA/sf1/warehouse/  the Iceberg catalog (SQLite) and its tables, and `load.json`
+DATA/sf1/warehouse/  the Iceberg catalog (SQLite) and its tables, `load.json` and `load_default.json`
 DATA/sf1/runs/       one JSON and one PNG for each execution of a study
 DATA/sf1/all/        the last JSON of each study, and the page of them
 
@@ -70,6 +70,11 @@ class Layout:
     def load_json(self) -> Path:
         """The file that says that the Iceberg tables are complete."""
         return self.warehouse / "load.json"
+
+    @property
+    def default_json(self) -> Path:
+        """The file that says that lineorder with default properties is complete."""
+        return self.warehouse / "load_default.json"
 
     def files(self, table: str) -> list[Path]:
         """List the Parquet files of an SSB table, in the order of its rows."""

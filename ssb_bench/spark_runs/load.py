@@ -73,6 +73,12 @@ RANGED_COLUMNS: Final = ("lo_ordtotalprice", "lo_revenue")
 DEFINITION: Final = IndexDefinition.of(bitmap=["lo_suppkey", *RANGED_COLUMNS], bsi=RANGED_COLUMNS)
 """What serves the Volcano queries."""
 
+DEFAULT_TABLE: Final = f"{TABLE}_default"
+"""The same rows as Iceberg writes them by default, with an id of each, and visits."""
+_ORDERS_A_BLOCK, _BURST_ORDERS, _VISITS = 8, 3, 6
+"""Order keys have 8 of each 32 numbers; three orders have twelve rows on average; a visitor comes six times."""
+_INDEXED: Final = ("id", "visit", "lo_custkey", "lo_suppkey", *RANGED_COLUMNS)
+_DEFAULT_DEFINITION: Final = IndexDefinition.of(bitmap=_INDEXED, bsi=RANGED_COLUMNS)
 DEFAULT_ROW_GROUP_ROWS: Final = 50_000
 
 
@@ -111,16 +117,45 @@ def load(spark: SparkSession, layout: Layout, *, row_group_rows: int = DEFAULT_R
         rows = table_rows(spark, layout, table)
         properties = row_group_properties(rows, row_group_rows) if table == "lineorder" else {}
         seconds = write_table(rows, f"{CATALOG}.{NAMESPACE}.{table}", properties)
-        # Queries on half a table are fast. That values are the same is seen by the answers of queries.
-        arrived, due = spark.table(f"{CATALOG}.{NAMESPACE}.{table}").count(), dataset.rows[table]
-        if arrived != due:
-            raise BenchError(f"{table} did not arrive whole in Iceberg: it has {arrived:,} rows, {due:,} are due")
-    sums = "sum(record_count), count(*), sum(size(split_offsets)), sum(file_size_in_bytes)"
-    row_count, files, row_groups, size = spark.sql(f"SELECT {sums} FROM {LINEORDER}.files").collect()[0]
-    snapshot = spark.sql(f"SELECT snapshot_id FROM {LINEORDER}.snapshots").collect()[0][0]
-    loaded = Load(row_count, files, row_groups, row_group_rows, size, seconds, snapshot)
+        _check_rows(spark, f"{NAMESPACE}.{table}", dataset.rows[table])
+    loaded = _written(spark, TABLE, seconds, row_group_rows)
     write_record(layout.load_json, loaded)
     return loaded
+
+
+def load_default(spark: SparkSession, layout: Layout) -> Load:
+    """Write the rows of lineorder as Iceberg does by default, with ids and visits, unless they are there."""
+    finished = read_record(layout.default_json, Load)
+    if finished is not None:
+        return finished
+    _log.info("writing lineorder into Iceberg with default properties")
+    block = 4 * _ORDERS_A_BLOCK
+    orders = f"(lo_orderkey div {block} * {_ORDERS_A_BLOCK} + lo_orderkey % {block})"
+    visits = int(layout.scale_factor * 1_500_000 / _BURST_ORDERS / _VISITS) + 1
+    visit = f"pmod(xxhash64({orders} div {_BURST_ORDERS}), {visits}L) AS visit"
+    rows = table_rows(spark, layout, "lineorder")
+    rows = rows.selectExpr("xxhash64(lo_orderkey, lo_linenumber) AS id", visit, "*")
+    properties = {"format-version": "2", "write.merge.mode": "merge-on-read"}
+    seconds = write_table(rows, f"{CATALOG}.{DEFAULT_TABLE}", properties)
+    _check_rows(spark, DEFAULT_TABLE, require_dataset(layout).rows["lineorder"])
+    loaded = _written(spark, DEFAULT_TABLE, seconds)
+    write_record(layout.default_json, loaded)
+    return loaded
+
+
+def _check_rows(spark: SparkSession, table: str, due: int) -> None:
+    """Raise BenchError if rows are missing: queries on half a table are fast. Answers of queries show the values."""
+    arrived = spark.table(f"{CATALOG}.{table}").count()
+    if arrived != due:
+        raise BenchError(f"{table} did not arrive whole in Iceberg: it has {arrived:,} rows, {due:,} are due")
+
+
+def _written(spark: SparkSession, table: str, seconds: float, row_group_rows: int | None = None) -> Load:
+    """Say what was written, in row groups of some rows or of those that they have in the mean."""
+    sums = "sum(record_count), count(*), sum(size(split_offsets)), sum(file_size_in_bytes)"
+    row_count, files, row_groups, size = spark.sql(f"SELECT {sums} FROM {CATALOG}.{table}.files").collect()[0]
+    snapshot = spark.sql(f"SELECT snapshot_id FROM {CATALOG}.{table}.snapshots").collect()[0][0]
+    return Load(row_count, files, row_groups, row_group_rows or row_count // row_groups, size, seconds, snapshot)
 
 
 def require_load(layout: Layout) -> Load:
@@ -182,6 +217,12 @@ def define_index(layout: Layout) -> TableIndex:
     """Define the index of lineorder; an index of the same columns is kept. Raises BenchError without the table."""
     require_load(layout)
     return TableIndex.create(open_catalog(layout.warehouse), TABLE, DEFINITION)
+
+
+def index_default(spark: SparkSession, layout: Layout) -> tuple[TableIndex, BuildReport]:
+    """Build what is missing of the index of lineorder with default properties."""
+    index = TableIndex.create(open_catalog(layout.warehouse), DEFAULT_TABLE, _DEFAULT_DEFINITION)
+    return index, index.build(spark)
 
 
 def open_index(warehouse: Path, table: str = TABLE) -> TableIndex:

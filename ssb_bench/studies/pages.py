@@ -1,7 +1,7 @@
 """Few rows of a table as Iceberg writes it by default: row groups of 128 MB, pages of 20,000 rows.
 
 The table has the rows of lineorder, an id of each (a hash of its key), and visits: keys whose rows come in bursts of
-about a dozen. It is written and indexed once. Other systems read its Parquet files. Where pages cannot help, the
+about a dozen. `load` writes it. Other systems read its Parquet files. Where pages cannot help, the
 queries of `run` are asked of this table.
 """
 
@@ -15,30 +15,27 @@ from typing import Annotated, Final
 from pyspark.sql import SparkSession
 
 from planner.report.scan_plan import ScanPlan
-from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.data.layout import NAMESPACE, BenchError
 from ssb_bench.data.workload import SSB_QUERIES
 from ssb_bench.results.record import Number
 from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task, Work
 from ssb_bench.spark_runs.load import (
-    RANGED_COLUMNS,
+    DEFAULT_TABLE,
     expire_snapshots,
+    index_default,
+    load_default,
     note_indexed,
     require_load,
-    table_rows,
     write_table,
 )
 from ssb_bench.spark_runs.measure import both_sides, measure as measure_query, with_report
-from ssb_bench.spark_runs.session import CATALOG, open_catalog
+from ssb_bench.spark_runs.session import CATALOG
 from ssb_bench.studies.run import answer_due, fit_queries, task_of
 from ssb_bench.studies.systems import SYSTEMS, WorkerProcess, open_systems
 
 TITLE = "Few rows of default row groups"
-_TABLE: Final = f"{NAMESPACE}.lineorder_default"
-_SPARK_TABLE: Final = f"{CATALOG}.{_TABLE}"
+_SPARK_TABLE: Final = f"{CATALOG}.{DEFAULT_TABLE}"
 _NEW_KEYS: Final = f"{CATALOG}.{NAMESPACE}.pages_source"
-_INDEXED: Final = ("id", "visit", "lo_custkey", "lo_suppkey", *RANGED_COLUMNS)
-_DEFINITION: Final = IndexDefinition.of(bitmap=_INDEXED, bsi=RANGED_COLUMNS)
 _OTHERS: Final = ("arrow", "duckdb", "datafusion")
 _BESIDE: Final = ("q5-rows", "q7-rows", *SSB_QUERIES)
 _LEAST_RATIO: Final = 0.98
@@ -46,8 +43,6 @@ _MERGE: Final = (
     f"MERGE INTO {_SPARK_TABLE} t USING {_NEW_KEYS} s ON t.id = s.id "
     "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 )
-_ORDERS_A_BLOCK, _BURST_ORDERS, _VISITS = 8, 3, 6
-"""Order keys have 8 of each 32 numbers; three orders have twelve rows on average; a visitor comes six times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +65,12 @@ def measure(
     require_load(bench.layout)
     queries = fit_queries(bench.layout, _BESIDE)
     with bench.session() as spark:
-        index = _make_table(spark, bench)
+        bench.note("table", write_seconds=load_default(spark, bench.layout).write_seconds)
+        index, report = index_default(spark, bench.layout)
         rows = note_indexed(bench, index)
-        with both_sides(spark) as sides, open_systems(bench, system or _OTHERS, _TABLE) as workers:
+        if report.rows:
+            bench.note("index", build_seconds=report.seconds)
+        with both_sides(spark) as sides, open_systems(bench, system or _OTHERS, DEFAULT_TABLE) as workers:
             # The queries of the benchmark ask this table.
             for session in sides.values():
                 session.table(_SPARK_TABLE).createOrReplaceTempView("lineorder")
@@ -83,25 +81,6 @@ def measure(
             beside = [replace(task_of(one, sides, rows, due[one.name]), limit=limit) for one in queries]
             bench.compare(beside, repeats=repeats)
             _merge(bench, spark, sides, repeats)
-
-
-def _make_table(spark: SparkSession, bench: Bench) -> TableIndex:
-    """Write the table and its index, unless they are there."""
-    catalog = open_catalog(bench.layout.warehouse)
-    catalog.create_namespace_if_not_exists(NAMESPACE)
-    if not catalog.table_exists(_TABLE):
-        rows = table_rows(spark, bench.layout, "lineorder")
-        orders = f"(lo_orderkey div {4 * _ORDERS_A_BLOCK} * {_ORDERS_A_BLOCK} + lo_orderkey % {4 * _ORDERS_A_BLOCK})"
-        visits = int(bench.layout.scale_factor * 1_500_000 / _BURST_ORDERS / _VISITS) + 1
-        visit = f"pmod(xxhash64({orders} div {_BURST_ORDERS}), {visits}L) AS visit"
-        rows = rows.selectExpr("xxhash64(lo_orderkey, lo_linenumber) AS id", visit, "*")
-        seconds = write_table(rows, _SPARK_TABLE, {"format-version": "2", "write.merge.mode": "merge-on-read"})
-        bench.note("table", write_seconds=seconds)
-    index = TableIndex.create(catalog, _TABLE, _DEFINITION)
-    report = index.build(spark)
-    if report.rows:
-        bench.note("index", build_seconds=report.seconds)
-    return index
 
 
 def _questions(spark: SparkSession) -> Iterator[_Question]:
@@ -179,7 +158,7 @@ def _merge(bench: Bench, spark: SparkSession, sides: Mapping[str, SparkSession],
         session.sql(_MERGE)
         seconds = time.perf_counter() - started
         summary = session.sql(newest).collect()[0].summary
-        session.sql(f"CALL {CATALOG}.system.rollback_to_snapshot('{_TABLE}', {snapshot})")
+        session.sql(f"CALL {CATALOG}.system.rollback_to_snapshot('{DEFAULT_TABLE}', {snapshot})")
         return Seen([summary.get(name) for name in ("added-records", "added-position-deletes")], seconds=seconds)
 
     try:
@@ -188,4 +167,4 @@ def _merge(bench: Bench, spark: SparkSession, sides: Mapping[str, SparkSession],
         bench.compare([task], repeats=repeats)
     finally:
         spark.sql(f"DROP TABLE {_NEW_KEYS} PURGE")
-        expire_snapshots(spark, _TABLE)
+        expire_snapshots(spark, DEFAULT_TABLE)

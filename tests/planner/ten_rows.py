@@ -9,6 +9,8 @@
 | 4         | NULL, NULL | 0, 1 |
 """
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
@@ -34,9 +36,14 @@ POSTINGS = IndexDefinition.of(bitmap=["k"], options={"k.layout": "postings"})
 
 
 def build_index(
-    catalog: SqlCatalog, data: pa.Table, row_group_rows: int, definition: IndexDefinition, name: str = "t"
+    catalog: SqlCatalog,
+    data: pa.Table,
+    row_group_rows: int,
+    definition: IndexDefinition,
+    name: str = "t",
+    **writing: Any,
 ) -> TableIndex:
-    create_table(catalog, name, data, row_group_rows)
+    create_table(catalog, name, data, row_group_rows, **writing)
     return built(catalog, f"ns.{name}", definition)
 
 

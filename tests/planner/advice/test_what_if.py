@@ -115,7 +115,9 @@ def test_row_groups_of_which_few_pages_are_read_count_as_saved(local_catalog: Sq
     """Each key has a row in one of the ten pages of either row group, so that no index drops a row group."""
     keys = np.arange(200_000)
     data = pa.table({"k": np.tile(keys, 2), "n": np.tile(keys * 7919 % 199_999, 2)})
-    large = create_table(local_catalog, "large", data, len(keys))
+    large = create_table(local_catalog, "large", data, len(keys), write_page_index=True)
+    whole = create_table(local_catalog, "whole", data, len(keys))
+    assert planner.what_if(whole, "k = 5", {"bitmap": ["k"]}).verdict.text == "do not build"
     answer = planner.what_if(large, "k = 5", {"bitmap": ["k"]})
 
     assert (answer.verdict.text, answer.verdict.reason) == ("build", "it would save 2 of 2 row groups")

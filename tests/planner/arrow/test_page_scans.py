@@ -6,7 +6,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, note, settings, strategies as st
@@ -14,11 +16,14 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
 import planner
+from planner.arrow.arrow_scan import READ_LIMITS
+from planner.arrow.plan import plan_scan
 from planner.arrow.row_group_columns import DataRead
-from puffin_index import TableIndex
+from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from tests.conftest import amount, built
 from tests.deletes_sample import commit_positional_deletes
+from tests.planner.ten_rows import build_index
 
 ROWS = 12_000
 GROUP_ROWS = 6_000
@@ -157,6 +162,64 @@ def test_evolved_columns_are_read_by_pages_as_they_are_whole(index: TableIndex, 
     found = planner.scan(index, "k = 7 AND size IS NULL", ["text", "k", "size"], data_read=read).read_all()
     assert found.to_pylist() == [{"text": row["t"], "k": 7, "size": None} for row in rows if row["k"] == 7]
     assert read.pages_read > 0
+
+
+LARGE_ROWS = 240_000
+
+
+def large_table(folder: Path, *, write_page_index: bool) -> TableIndex:
+    """One row group of twelve pages: each value of `k` has one row, in no order, and each of `c` a quarter of them."""
+    catalog = SqlCatalog("local", uri=f"sqlite:///{folder}/catalog.db", warehouse=folder.as_uri())
+    catalog.create_namespace("ns")
+    keys = np.random.default_rng(2).permutation(LARGE_ROWS)
+    data = pa.table({"k": keys, "c": keys % 4, "t": np.char.mod("text of %d", keys)})
+    # Pages end where a batch does.
+    writing = {"use_dictionary": False, "write_batch_size": 1_000, "write_page_index": write_page_index}
+    return build_index(catalog, data, LARGE_ROWS, IndexDefinition.of(bitmap=["k", "c"]), **writing)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> TableIndex:
+    return large_table(tmp_path_factory.mktemp("large"), write_page_index=True)
+
+
+@pytest.mark.parametrize("keys", [[7], [7, 70, 70_000]])
+def test_an_index_is_read_for_the_pages_that_a_scan_leaves_out(large: TableIndex, keys: list[int]) -> None:
+    scanned, read = planner.dataset(large).scanner(filter=pc.field("k").isin(keys)), DataRead()
+    rows = planner.scan(large, f"k IN ({', '.join(map(str, keys))})", data_read=read).read_all()
+    for one, found in ((read, rows), (scanned.data_read, scanned.to_table())):
+        assert sorted(found["k"].to_pylist()) == keys
+        assert (one.pages_read, one.chunks) == (3 * len(keys), 0)
+        assert one.bytes_read < one.bytes / 3
+    assert 0 < scanned.plan.index_bytes_read < 10_000
+    assert scanned.plan.by_pages is not None
+    assert scanned.plan.by_pages.pages_read == len(keys)
+
+
+@pytest.mark.parametrize("where", ["c = 1", "c = 1 OR k = 7", "k < 100000", "k < 1000", "t LIKE '%7'"])
+def test_no_index_is_read_where_most_pages_hold_a_match(large: TableIndex, where: str) -> None:
+    read = DataRead()
+    rows = planner.scan(large, where, data_read=read).read_all()
+    assert len(rows) == planner.count(large, where).rows > 12
+    assert read.bytes_read == read.bytes
+    # Directories have been read by now.
+    assert plan_scan(large, where, limits=READ_LIMITS).plan.index_bytes_read == 0
+
+
+def test_no_index_is_read_for_pages_that_cannot_be_read_alone(tmp_path: Path) -> None:
+    index = large_table(tmp_path, write_page_index=False)
+    for where in ("k = 7", "k IN (7, 70, 70000)"):
+        planner.scan(index, where).read_all()
+        # Directories have been read by now.
+        plan = plan_scan(index, where, limits=READ_LIMITS).plan
+        assert (plan.index_bytes_read, plan.by_pages) == (0, None)
+
+
+def test_keys_are_located_by_an_index_whatever_it_saves(large: TableIndex) -> None:
+    read = DataRead()
+    found = planner.locate(large, {"k": [7, 70], "c": [3, 2]}, data_read=read)
+    assert found.select(["k", "c"]).to_pylist() == [{"k": 7, "c": 3}, {"k": 70, "c": 2}]
+    assert read.bytes == 0
 
 
 WHERES = {

@@ -50,7 +50,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> TableIndex:
     catalog.create_namespace("ns")
     keys = np.concatenate([random.permutation(ROWS // 2), random.permutation(ROWS // 2)])
     data = pa.table({"k": keys, "c": keys % 4})
-    return build_index(catalog, data, ROWS // 2, IndexDefinition.of(bitmap=["k", "c"]))
+    return build_index(catalog, data, ROWS // 2, IndexDefinition.of(bitmap=["k", "c"]), write_page_index=True)
 
 
 def found_by(view: IndexView, predicate: Predicate, *, pages: bool) -> Pruned:

@@ -226,6 +226,8 @@ def test_the_demonstration_builds_beside_queries_and_draws(spark: SparkSession, 
     assert bench.layout.result("run").exists()
     assert bench.facts["index"]["indexed row groups"] == bench.facts["table"]["row groups"] == loaded.row_groups
     assert f"index of {loaded.row_groups} row groups built in" in out.getvalue()
+    needles = [line for line in out.getvalue().splitlines() if line.startswith("SELECT * FROM lake.ssb.lineorder")]
+    assert [line.split()[3] for line in needles] == ["lake.ssb.lineorder_default", "lake.ssb.lineorder"]
 
 
 @pytest.mark.nightly

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table as IcebergTable
 from pyroaring import BitMap
 from pyspark.sql import SparkSession
 
@@ -53,12 +54,18 @@ class Table:
     def __init__(self, spark: SparkSession, catalog: SqlCatalog, name: str, seed: int, delete: Delete | None) -> None:
         self.spark, self.catalog, self.random, self.delete = spark, catalog, Random(seed), delete
         self.name, self.rows, self.is_vectorized = name, 0, True
+        self.read_whole = set[str]()
         random = self.random
         self.version = random.choice((2, 2, 3) if SPARK_RELEASE == "4.1" else (2,))
         self.columns = dict(random.sample(sorted(COLUMNS.items()), random.randint(1, 9)))
+        first = (self._append, self._delete, self._evolve, self._equality)
         partitions = random.choice(
             ("", "", "PARTITIONED BY (bucket(3, id))", "PARTITIONED BY (p)", "PARTITIONED BY (truncate(500, id))")
         )
+        if random.random() < 0.4:
+            # Imported files know no partitions, and have timestamps of their own.
+            self.columns |= {name: COLUMNS[name] for name in ("local", "moment")}
+            first, partitions = (self._import, self._import_of_spark, *first), ""
         properties = {
             "format-version": self.version,
             "write.parquet.page-row-limit": random.choice((1, 7, 50, 300, 20_000)),
@@ -76,11 +83,10 @@ class Table:
         listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
         spark.sql(f"DROP TABLE IF EXISTS lake.{name} PURGE")
         spark.sql(f"CREATE TABLE lake.{name} USING iceberg {partitions} TBLPROPERTIES ({listed}) AS {self._rows(0)}")
-        later = (self._delete, self._evolve, self._equality)
-        for change in random.choices((self._append, self._import, *later), k=random.randint(0, 4)):
+        for change in random.choices(first, k=random.randint(0, 4)):
             change()
         self.index = built(catalog, name, bitmap=["id"])
-        for change in random.choices(later, k=random.randint(0, 2)):
+        for change in random.choices((self._delete, self._evolve, self._equality), k=random.randint(0, 2)):
             change()
 
     def _rows(self, first: int) -> str:
@@ -96,23 +102,28 @@ class Table:
     def _append(self) -> None:
         fields = self.spark.table(f"lake.{self.name}").columns
         names = ["id", "p", *self.columns]
-        if all(name in fields for name in names):
+        # Earlier releases of Spark take no rows that lack a column.
+        if set(names) == set(fields) or (SPARK_RELEASE == "4.1" and set(names) <= set(fields)):
             self.spark.sql(f"INSERT INTO lake.{self.name} ({', '.join(names)}) {self._rows(self.rows)}")
 
     def _import(self) -> None:
         """Add a file of PyArrow's, which has no field IDs."""
-        names, random = ["id", "p", *self.columns], self.random
-        table = self.catalog.load_table(self.name)
-        is_as_before = table.spec().is_unpartitioned() and [field.name for field in table.schema().fields] == names
+        table, random = self.catalog.load_table(self.name), self.random
         # Spark 3.5 has no `toArrow`, and others cannot hand over NULL structs with parts that are never NULL. PyIceberg
         # writes no manifests of version 3.
-        if not is_as_before or "inner" in names or self.version == 3 or SPARK_RELEASE == "3.5":
+        can_import = "inner" not in self.columns and self.version < 3 and SPARK_RELEASE != "3.5"
+        if not (can_import and self._is_as_before(table)):
             return
         rows = self.spark.sql(self._rows(self.rows)).toArrow()
-        path = f"{table.location()}/imported-{random.randrange(10**9)}.parquet"
+        name, has_pages = f"imported-{random.randrange(10**9)}.parquet", random.random() < 0.9
+        self.read_whole |= set() if has_pages else {name}
+        path = f"{table.location()}/{name}"
         rows = rows.cast(schema_to_pyarrow(table.schema(), include_field_ids=False))
-        encodings = {field.name: encoding for field in rows.schema if (encoding := self._encoding(field.type))}
-        is_encoded, version = random.random() < 0.5, random.choice(("1.0", "2.0"))
+        is_int96, is_encoded, version = random.random() < 0.3, random.random() < 0.5, random.choice(("1.0", "2.0"))
+        types = {
+            field.name: field.type for field in rows.schema if not (is_int96 and pa.types.is_timestamp(field.type))
+        }
+        encodings = {name: encoding for name, own in types.items() if (encoding := self._encoding(own))}
         # Iceberg's vectorized readers know none of these encodings, nor those of flags in later pages.
         self.is_vectorized &= not is_encoded and version == "1.0"
         pq.write_table(
@@ -126,10 +137,38 @@ class Table:
             column_encoding=encodings if is_encoded else None,
             compression=random.choice(("zstd", "snappy", "gzip", "lz4", "none")),
             data_page_version=version,
-            write_page_index=True,
+            write_page_index=has_pages,
+            use_deprecated_int96_timestamps=is_int96,
         )
-        table.add_files([path], check_duplicate_files=False)
-        self.spark.sql(f"REFRESH TABLE lake.{self.name}")
+        if is_int96:
+            # PyIceberg takes these timestamps for nanoseconds.
+            self.spark.sql(f"CALL lake.system.add_files('{self.name}', '`parquet`.`{path}`')")
+        else:
+            table.add_files([path], check_duplicate_files=False)
+            self.spark.sql(f"REFRESH TABLE lake.{self.name}")
+
+    def _import_of_spark(self) -> None:
+        """Add a file of Spark's own writer, without field IDs; its timestamps are INT96 by default."""
+        table, random = self.catalog.load_table(self.name), self.random
+        if not self._is_as_before(table):
+            return
+        folder = f"{table.location()}/of-spark-{random.randrange(10**9)}"
+        writing = {
+            "parquet.block.size": random.choice((1, 134_217_728)),
+            "parquet.block.size.row.check.min": random.choice((100, 400)),
+            "parquet.block.size.row.check.max": 500,
+            "parquet.page.row.count.limit": random.choice((1, 7, 50, 300, 20_000)),
+            "parquet.dictionary.page.size": random.choice((100, 1_048_576)),
+            "compression": random.choice(("zstd", "snappy", "gzip", "uncompressed")),
+        }
+        timestamps = random.choice(("INT96", "TIMESTAMP_MICROS"))
+        with settings(self.spark, {"spark.sql.parquet.outputTimestampType": timestamps}):
+            self.spark.sql(self._rows(self.rows)).write.options(**writing).parquet(folder)
+        self.spark.sql(f"CALL lake.system.add_files('{self.name}', '`parquet`.`{folder}`')")
+
+    def _is_as_before(self, table: IcebergTable) -> bool:
+        """Whether files of the first columns can be added, as the table still has these."""
+        return [field.name for field in table.schema().fields] == ["id", "p", *self.columns]
 
     def _encoding(self, data_type: pa.DataType) -> str | None:
         """An encoding of flat values that is neither plain nor a dictionary, as Trino's writers choose them."""
@@ -209,6 +248,8 @@ def check(table: Table) -> None:
 
     def is_wanted(row: dict[str, object], gap: int = 0) -> bool:
         path, position = row["__file"], row["__pos"]
+        if str(path).rpartition("/")[2] in table.read_whole:
+            return True
         for (file, first), (count, rows) in said.items():
             if file == path and first <= position < first + count:
                 at = position - first

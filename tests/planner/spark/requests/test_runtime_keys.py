@@ -163,7 +163,8 @@ def test_keys_that_are_everywhere_are_waited_for_where_they_leave_few_pages(loca
     """Each key has a row in one of the ten pages of either row group, and each of the others is in every page."""
     rows = np.arange(200_000)
     data = pa.table({"k": np.tile(rows, 2), "c": np.tile(rows % 4, 2)})
-    view = view_of_index(build_index(local_catalog, data, len(rows), IndexDefinition.of(bitmap=["k", "c"])))
+    definition = IndexDefinition.of(bitmap=["k", "c"])
+    view = view_of_index(build_index(local_catalog, data, len(rows), definition, write_page_index=True))
     schema = Schema(NestedField(1, "k", "long", required=False), NestedField(2, "c", "long", required=False))
     for field, pages, wanted in ((1, True, [1]), (1, False, []), (2, True, [])):
         assert wanted_runtime_fields({field: None}, EVERY, schema, view, pages=pages) == wanted

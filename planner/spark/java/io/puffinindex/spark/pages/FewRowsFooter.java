@@ -12,6 +12,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.stream.IntStream;
 import org.apache.iceberg.shaded.org.apache.parquet.format.ColumnChunk;
 import org.apache.iceberg.shaded.org.apache.parquet.format.ColumnMetaData;
 import org.apache.iceberg.shaded.org.apache.parquet.format.CompressionCodec;
@@ -55,15 +56,17 @@ final class FewRowsFooter {
     this.length = length;
   }
 
-  /** The number of a row group in the footer. */
+  /** The number in the footer of the only row group whose middle is in a range of bytes. */
   int numberOf(WantedRowGroup wanted) throws IOException {
-    List<RowGroup> rowGroups = metadata.getRow_groups();
-    for (int i = 0; i < rowGroups.size(); i++) {
-      if (start(rowGroups.get(i)) == wanted.first()) {
-        return i;
-      }
+    int[] found =
+        IntStream.range(0, metadata.getRow_groups().size())
+            .filter(i -> wanted.first() <= middle(i) && middle(i) < wanted.end())
+            .toArray();
+    if (found.length != 1) {
+      throw new IOException(
+          found.length + " row groups in bytes " + wanted.first() + " to " + wanted.end());
     }
-    throw new IOException("no row group begins at byte " + wanted.first());
+    return found[0];
   }
 
   /** The byte by which readers tell whose split has a row group. */

@@ -11,13 +11,13 @@ import org.roaringbitmap.RoaringBitmap;
 /**
  * The rows that a query wants of a row group.
  *
- * @param first the first byte of the row group
- * @param end where the next row group begins, or the file ends
+ * @param first the first byte of the range of bytes by which readers read this row group alone
+ * @param end the end of this range
  * @param rows a serialized roaring bitmap of rows, counted from 0 in the row group
  */
 @SuppressWarnings("ArrayRecordComponent") // nobody compares it
 public record WantedRowGroup(long first, long end, byte[] rows) implements Serializable {
-  /** Whether a task of the data file has bytes of the row group. */
+  /** Whether a task of the data file may read the row group. */
   boolean overlaps(FileScanTask task) {
     return first < task.start() + task.length() && task.start() < end;
   }
