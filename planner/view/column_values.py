@@ -29,7 +29,7 @@ from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering
-from puffin_index.storage.arrays import Ints
+from puffin_index.storage.arrays import Flags, Ints
 
 _log = logging.getLogger(__name__)
 
@@ -130,13 +130,20 @@ def column_values(
 
 
 def listed_words(
-    view: IndexView, column: ColumnId, value_type: str, most: int, most_bytes: int, reads: IndexReads
+    view: IndexView, column: ColumnId, value_type: str, row_groups: Ints, most_bytes: int, reads: IndexReads
 ) -> list[KeyArray] | str:
-    """List the words of texts, by payload: some may be in several lists. Returns the reason where they cannot be."""
+    """List the words of some row groups, by payload: a word may be in several lists.
+
+    Returns the reason where they cannot be listed, or what is to be read of payloads costs more than the texts.
+    """
     statistics = view.statistics(column, value_type, reads)
     if statistics is None:
         return "the column has no index"
-    return _lists(view, (column, value_type), statistics, most, most_bytes, reads)
+    # As at the gate, an index byte counts a quarter of a data byte, and a query reads a quarter of a row group.
+    worth = min(most_bytes, int(view.row_group_bytes[row_groups].sum()))
+    among = np.zeros(len(statistics.known), np.bool_)
+    among[row_groups] = True
+    return _lists(view, (column, value_type), statistics, _MOST_WORDS, worth, reads, among)
 
 
 def _lists(
@@ -146,13 +153,18 @@ def _lists(
     most: int,
     most_bytes: int,
     reads: IndexReads,
+    among: Flags | None = None,
 ) -> list[KeyArray] | str:
-    """List the keys of the row groups that have a single one, and of each payload that is needed for the others."""
+    """List the keys of the row groups that have a single one, and of each payload that is needed for the others.
+
+    `among` says which row groups matter; None for all.
+    """
+    matters = statistics.has_values if among is None else statistics.has_values & among
     kinds = kinds_answering(SetTest(()), Answer.EXACT)
     directories = (view.directory(*column, kind.name, reads) for kind in kinds)
-    single = np.flatnonzero(statistics.has_values & (statistics.distinct_count == 1))
+    single = np.flatnonzero(matters & (statistics.distinct_count == 1))
     lists: list[KeyArray] = [chosen_keys(statistics.minimum, single)]
-    missing = statistics.has_values & (statistics.distinct_count > 1)
+    missing = matters & (statistics.distinct_count > 1)
     bytes_read = 0
     for directory in directories:
         here = np.flatnonzero(missing & directory.known) if directory is not None else ()
@@ -160,7 +172,8 @@ def _lists(
             continue
         _, firsts = np.unique(directory.blob[here], return_index=True)
         payloads = here[firsts]
-        bytes_read += int(directory.length[payloads].sum())
+        unread = [at for at in payloads.tolist() if view.opened.kept(directory, at, "keys") is None]
+        bytes_read += int(directory.length[unread].sum())
         if len(payloads) > _MOST_PAYLOADS or bytes_read > most_bytes:
             return f"the values of the column take more than {_MOST_PAYLOADS} requests or {most_bytes} bytes"
         read, troubles = partial(view.opened.keys_of, directory, most=most), len(reads.troubles)
@@ -235,8 +248,9 @@ class ByValueTests(ABC):
 
     def _words(self, leaf: ByValue) -> Predicate:
         """Say which words the texts have that satisfy a test, as far as an index of words is worth it."""
-        here = self.row_groups[self.view.has(leaf.field_id, "bitmap", self.row_groups)]
-        if leaf not in self.found and len(here):
+        if self.view.statistics(leaf.field_id, leaf.value_type, IndexReads()) is None:
+            return EVERY_ROW
+        if leaf not in self.found:
             assert isinstance(leaf.test, ValueTest)
             started, reads = time.perf_counter(), IndexReads()
             decided = [self._word(leaf, test, reads) for test in word_tests(leaf.test)]
@@ -244,7 +258,7 @@ class ByValueTests(ABC):
             text = f"{as_sql(leaf, self.schema)}: {texts}"
             implied = Implied("words", text, seconds=time.perf_counter() - started, bytes_read=reads.count.bytes)
             self.found[leaf] = conjunction([found for found, _ in decided]), implied
-        return self.found[leaf][0] if len(here) else EVERY_ROW
+        return self.found[leaf][0]
 
     def _word(self, leaf: ByValue, test: WordTest, reads: IndexReads) -> tuple[Predicate, str]:
         """Say what a test of a word says of rows, and the same as text."""
@@ -252,7 +266,7 @@ class ByValueTests(ABC):
             own = Leaf(leaf.field_id, test, leaf.value_type)
             return own, as_sql(own, self.schema)
         asked = f"a word {as_sql(replace(leaf, test=test), self.schema)}"
-        lists = listed_words(self.view, leaf.field_id, leaf.value_type, _MOST_WORDS, self.byte_budget, reads)
+        lists = listed_words(self.view, leaf.field_id, leaf.value_type, self.row_groups, self.byte_budget, reads)
         if isinstance(lists, str):
             return EVERY_ROW, f"{asked} (not used, {lists})"
         found = _united([chosen_keys(words, np.flatnonzero(satisfying(test, words))) for words in lists])

@@ -301,14 +301,27 @@ public final class Conditions {
     }
     List<Node> members = new ArrayList<>();
     for (Expression member : asked.members()) {
-      Node node = member instanceof Literal && member.dataType().equals(asked.type()) ? value(member) : null;
+      Node node =
+          member instanceof Literal && member.dataType().equals(asked.type())
+              ? value(member)
+              : null;
       if (node == null) {
         return null;
       }
       members.add(node);
     }
     beyondFilters = true;
-    return Node.of("node", "contains", "test", asked.test(), "part", asked.part(), "value", column(type, field, path), "members", members);
+    return Node.of(
+        "node",
+        "contains",
+        "test",
+        asked.test(),
+        "part",
+        asked.part(),
+        "value",
+        column(type, field, path),
+        "members",
+        members);
   }
 
   /** The node of a column, the leaf of a struct or the value of a map's key; null for others. */

@@ -1,0 +1,66 @@
+"""Searches of texts by an index of their words: row groups dropped, words read for the row groups of the scan alone."""
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+import planner
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.storage.caches import clear_caches
+
+ROWS, ROW_GROUP_ROWS = 12_000, 2_000
+
+
+@pytest.fixture
+def index(local_catalog: SqlCatalog) -> TableIndex:
+    """Four data files with a segment of each; three lines of the third one have the word Panic."""
+    schema = pa.schema([("id", pa.int64()), ("day", pa.int32()), ("message", pa.string())])
+    properties = {"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
+    table = local_catalog.create_table("ns.t", schema, properties=properties)
+    for day in range(4):
+        ids = range(day * ROWS, (day + 1) * ROWS)
+        lines = [f"request {one * 7919 % 999_983:x} of user u{one % 777} took {one % 97} ms" for one in ids]
+        if day == 2:
+            lines[5000:5003] = ["kernel Panic: not syncing"] * 3
+        table.append(pa.table({"id": [*ids], "day": pa.array([day] * ROWS, pa.int32()), "message": lines}, schema))
+        definition = IndexDefinition.of(bitmap=["message"], options={"message.content": "words"})
+        built = TableIndex.create(local_catalog, "ns.t", definition)
+        built.build(workers=1)
+    return built
+
+
+SEARCHES = ("LIKE '%Pani%'", "LIKE '%kernel Panic%'", "ILIKE '% panic%'", "RLIKE 'el Pa'")
+
+
+@pytest.mark.parametrize("where", [*(f"message {one}" for one in SEARCHES), "contains(message, 'el Pa')"])
+def test_a_row_group_without_the_words_is_dropped(index: TableIndex, where: str) -> None:
+    plan = planner.plan(index, where, strict=True)
+
+    assert plan.kept == 1
+    assert [row["id"] for row in planner.scan(index, where, ["id"]).read_all().to_pylist()] == [29_000, 29_001, 29_002]
+    assert planner.count(index, where).rows == 3
+
+
+def test_words_of_other_data_files_are_not_read(index: TableIndex) -> None:
+    """Bounds of files say their days."""
+    clear_caches()
+    of_a_day = planner.plan(index, "message LIKE '%Pani%' AND day = 2", strict=True)
+    clear_caches()
+    every = planner.plan(index, "message LIKE '%Pani%'", strict=True)
+
+    assert of_a_day.kept == every.kept == 1
+    assert 3 * of_a_day.implied[-1].bytes_read < every.implied[-1].bytes_read
+    # Now they are known.
+    assert planner.plan(index, "message LIKE '%Panic%'", strict=True).implied[-1].bytes_read == 0
+
+
+def test_what_rows_lack_is_not_said_by_words(index: TableIndex) -> None:
+    assert planner.plan(index, "message NOT LIKE '%request%'", strict=True).dropped == 0
+    assert planner.count(index, "message NOT LIKE '%request%'").rows == 3
+
+
+def test_a_search_that_most_words_satisfy_drops_nothing(index: TableIndex) -> None:
+    plan = planner.plan(index, "message LIKE '%1%'", strict=True)
+
+    assert plan.dropped == 0
+    assert " words of " in str(plan.implied[-1])
