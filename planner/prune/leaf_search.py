@@ -196,6 +196,7 @@ class LeafSearch(LeafPayloads):
     def _weighed(self, every: Sequence[Prepared]) -> tuple[list[Prepared], list[tuple[Prepared, Estimate]]]:
         """The payloads that are worth their bytes, and the others with what is expected of them."""
         gate, worth, others = self.state.gate, list[Prepared](), list[tuple[Prepared, Estimate]]()
+        learned: list[tuple[Ints, Estimate]] = []
         for one in every:
             estimate = self._expected(one)
             if estimate is None:
@@ -208,9 +209,10 @@ class LeafSearch(LeafPayloads):
             if self._is_narrow(estimate) and gate.worth(saved, cost, one.reads):
                 worth.append(one)
                 # How many rows a wide leaf has is not known once it is looked up among candidates.
-                self._learn([(one.positions, estimate)])
+                learned.append((one.positions, estimate))
             else:
                 others.append((one, estimate))
+        self._learn(learned)
         return worth, others
 
     def _is_narrow(self, estimate: Estimate) -> bool:
