@@ -152,7 +152,7 @@ def build(
         files_left=missing.left,
     )
     made = {name: getattr(report, name) for name in ("files", "rows", "segments", "index_bytes")}
-    open_ends = {"skipped": len(report.skipped), "files_left": report.files_left}
+    open_ends = {"skipped": len(report.skipped), "files_left": report.files_left, "snapshot": report.snapshot_id}
     _log.info("%s", log_line("build finished", table=about["table"], **made, **open_ends, seconds=report.seconds))
     return report
 
