@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ from puffin_index.index_table.status import WHOLE_TABLE, BuildScope, IndexStatus
 from puffin_index.index_table.table import TableName
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
-from puffin_index.jobs.compact import FEWEST_SMALL, CompactReport, compact, is_due
+from puffin_index.jobs.compact import FEWEST_SMALL, CompactReport, compact, due_bytes
 from puffin_index.jobs.drop import DropReport, drop_index
 from puffin_index.jobs.engine import Engine, engine_for
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
@@ -243,6 +244,7 @@ class TableIndex(Described):
         beside_queries: bool = True,
         after: BuildHandle | None = None,
         commit_timeout_seconds: float = LOCK_SECONDS,
+        refresh: bool = True,
     ) -> BuildHandle:
         """Start `build` in the background: of a live Spark application, or in local processes.
 
@@ -250,10 +252,13 @@ class TableIndex(Described):
             beside_queries: Whether to favour the application's queries: the build leaves them half of the task slots
                 (all slots on a local master) and runs at low priority.
             after: A build to wait for first; both would index the same data files otherwise.
+            refresh: Whether to load the newest state of both tables first.
         """
         engine = engine_for(spark, workers, in_background=beside_queries)
         # The handle's thread gets tables of its own, so that refreshing the tables here does not disturb the thread.
-        other = TableIndex.open(self.catalog, self.name)
+        other = TableIndex(self.catalog, copy(self.data_table), copy(self.index_table))
+        if refresh:
+            other = TableIndex.open(self.catalog, self.name)
 
         def run(listener: ProgressListener) -> BuildReport:
             if after is not None:
@@ -298,9 +303,11 @@ class TableIndex(Described):
         The check is cheap, so a service may call this after each build. New segments have about `target_bytes`.
         """
         catalogue.refresh_index_table(self.index_table)
-        if not is_due(catalogue.read_entries(self.index_table), target_bytes, fewest):
+        most_bytes = due_bytes(catalogue.read_entries(self.index_table), target_bytes, fewest)
+        if most_bytes is None:
             return None
-        return self.compact(target_bytes)
+        self.refresh()
+        return compact(self.data_table, self.index_table, self._kept, target_bytes, most_bytes=most_bytes)
 
     def expire(self, older_than: timedelta = DEFAULT_GRACE, *, dry_run: bool = False) -> ExpireReport:
         """Drop entries, segments and files that nothing needs (`puffin_index.jobs.expire`), or only say which.

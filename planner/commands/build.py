@@ -81,7 +81,12 @@ def build_command(
     follower = Watch(
         lambda: TableIndex.open_or_define(catalog, name),
         lambda opened: opened.build_async(
-            spark, workers=workers, scope=scope, beside_queries=False, commit_timeout_seconds=commit_timeout
+            spark,
+            workers=workers,
+            scope=scope,
+            beside_queries=False,
+            commit_timeout_seconds=commit_timeout,
+            refresh=False,
         ),
         interval,
         scope=scope,

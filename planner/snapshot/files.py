@@ -8,7 +8,7 @@ from cachetools import LRUCache, cached
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFile as IcebergDataFile, DataFileContent, ManifestEntry
 from pyiceberg.schema import Schema
-from pyiceberg.table import ManifestGroupPlanner, Table
+from pyiceberg.table import Table
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
@@ -19,10 +19,9 @@ from planner.clock import Clock
 from planner.condition.tree.nodes import Everything, Predicate
 from planner.snapshot.equality_deletes import delete_columns
 from planner.snapshot.file_bounds import may_match
-from puffin_index.data.data_table import DataFile, data_file_of
+from puffin_index.data.data_table import DataFile, data_file_of, manifests_of, read_manifests
 from puffin_index.data.deletes import DeleteFile, EqualityDelete, deleted_positions
 from puffin_index.storage.caches import cleared_by
-from puffin_index.storage.whole_files import held_in_memory
 
 _KEPT_FILES = 50_000
 """Data files of all kept snapshots together: about 4 KiB of memory each."""
@@ -79,10 +78,7 @@ def list_scan_files(
     lock=_snapshots_lock,
 )
 def _read_snapshot(table: Table, snapshot: Snapshot, schema: Schema) -> tuple[ScanFile, ...]:
-    planner = ManifestGroupPlanner(table.metadata, table.io)
-    manifests = snapshot.manifests(table.io)
-    with held_in_memory(table.io, [manifest.manifest_path for manifest in manifests]):
-        entries = list(chain.from_iterable(planner.plan_manifest_entries(manifests)))
+    entries = list(read_manifests(table, manifests_of(table, snapshot)))
     deletes, equality_deletes = DeleteFileIndex(), _EqualityDeletes(table, schema)
     for entry in entries:
         match entry.data_file.content:

@@ -3,22 +3,34 @@
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
 
+from cachetools import cached
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.manifest import DataFile as IcebergDataFile, ManifestContent, ManifestEntryStatus, ManifestFile
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DataFile as IcebergDataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+)
 from pyiceberg.table import ManifestGroupPlanner, Table
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 from puffin_index.data.constants import constants_text, parse_constants
 from puffin_index.errors import NotFoundError, did_you_mean
+from puffin_index.storage.caches import shared_cache
 from puffin_index.storage.whole_files import held_in_memory, read_whole
 
 T = TypeVar("T")
 
-_HELD_FILES = 256
+_HELD_FILES: Final = 256
+_KEPT_ENTRIES: Final = 8_000
+"""Of all kept manifests together, and of all kept lists of manifests: about 4 KiB of memory each."""
 
 FileIdentity: TypeAlias = tuple[str, int, int, str]
 """Location, size, record count and partition constants, which together identify a data file."""
@@ -118,15 +130,14 @@ def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collect
 
     All retained ancestors count if a snapshot that added one of these files has expired; none without such files.
     """
-    left = set(missing)
+    if head is None or not missing:
+        return 0
+    entries = read_manifests(table, manifests_of(table, head))
+    left = {entry.snapshot_id for entry in entries if entry.data_file.file_path in missing}
     behind = 0
-    for snapshot in ancestors_of(head, table.metadata) if head and left else ():
+    for snapshot in ancestors_of(head, table.metadata):
         behind += 1
-        for manifest in snapshot.manifests(table.io):
-            if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id == snapshot.snapshot_id:
-                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-                added = (entry for entry in entries if entry.status == ManifestEntryStatus.ADDED)
-                left.difference_update(entry.data_file.file_path for entry in added)
+        left.discard(snapshot.snapshot_id)
         if not left:
             break
     return behind
@@ -136,12 +147,15 @@ def _listed(table: Table, snapshot_id: int | None, row_filter: BooleanExpression
     snapshot = find_snapshot(table, snapshot_id)
     if snapshot is None:
         return
+    # Without manifests of delete files: PyIceberg does not plan scans of tables with equality deletes.
+    manifests = [one for one in manifests_of(table, snapshot) if one.content == ManifestContent.DATA]
+    if row_filter is None:
+        yield from (entry.data_file for entry in read_manifests(table, manifests))
+        return
     # Otherwise PyIceberg takes the last of columns that differ in case only.
     names = table.schema().column_names
     is_case_needed = len({name.lower() for name in names}) < len(names)
-    planner = ManifestGroupPlanner(table.metadata, table.io, row_filter or AlwaysTrue(), is_case_needed)
-    # Without manifests of delete files: PyIceberg does not plan scans of tables with equality deletes.
-    manifests = [one for one in snapshot.manifests(table.io) if one.content == ManifestContent.DATA]
+    planner = ManifestGroupPlanner(table.metadata, table.io, row_filter, is_case_needed)
     for entries in planner.plan_manifest_entries(manifests):
         yield from (entry.data_file for entry in entries)
 
@@ -149,19 +163,50 @@ def _listed(table: Table, snapshot_id: int | None, row_filter: BooleanExpression
 def retained_files(table: Table) -> dict[FileIdentity, DataFile]:
     """Return the data files of all snapshots of the table, on any branch or tag."""
     manifests: dict[str, ManifestFile] = {}
-    for snapshots in _some_at_once(table.snapshots()):
+    # A snapshot that only adds files has all those of its parent.
+    appends = (one for one in table.snapshots() if one.summary and one.summary.operation == Operation.APPEND)
+    parents = {one.parent_snapshot_id for one in appends}
+    for snapshots in _some_at_once([one for one in table.snapshots() if one.snapshot_id not in parents]):
         with held_in_memory(table.io, [snapshot.manifest_list for snapshot in snapshots]):
-            for manifest in (one for snapshot in snapshots for one in snapshot.manifests(table.io)):
+            for manifest in (one for snapshot in snapshots for one in manifests_of(table, snapshot)):
                 if manifest.content == ManifestContent.DATA:
                     manifests[manifest.manifest_path] = manifest
-    files: dict[FileIdentity, DataFile] = {}
-    for some in _some_at_once([*manifests.values()]):
-        with held_in_memory(table.io, [manifest.manifest_path for manifest in some]):
-            for manifest in some:
-                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-                own = [data_file_of(table, entry.data_file) for entry in entries]
-                files.update((file.identity, file) for file in own)
-    return files
+    files = [data_file_of(table, entry.data_file) for entry in read_manifests(table, [*manifests.values()])]
+    return {file.identity: file for file in files}
+
+
+def read_manifests(table: Table, manifests: Sequence[ManifestFile]) -> Iterator[ManifestEntry]:
+    """Yield the entries of manifests without deleted ones; many are kept, as a manifest never changes."""
+    for some in _some_at_once(manifests):
+        with _kept_lock:
+            found = {one: _kept[one.manifest_path] for one in some if one.manifest_path in _kept}
+        unknown = [one for one in some if one not in found]
+        with held_in_memory(table.io, [one.manifest_path for one in unknown]):
+            read = ExecutorFactory.get_or_create().map(partial(_entries_of, table.io), unknown)
+            found.update(zip(unknown, read, strict=True))
+        for manifest in some:
+            yield from found[manifest]
+
+
+def manifests_of(table: Table, snapshot: Snapshot) -> Sequence[ManifestFile]:
+    """Return the manifests of a snapshot; kept, as a snapshot never changes."""
+    return _manifests_of(table.io, snapshot)
+
+
+_lists, _lists_lock = shared_cache(_KEPT_ENTRIES, len)
+
+
+@cached(_lists, key=lambda _, snapshot: snapshot.manifest_list, lock=_lists_lock)
+def _manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
+    return snapshot.manifests(io)
+
+
+_kept, _kept_lock = shared_cache(_KEPT_ENTRIES, len)
+
+
+@cached(_kept, key=lambda _, manifest: manifest.manifest_path, lock=_kept_lock)
+def _entries_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    return manifest.fetch_manifest_entry(io, discard_deleted=True)
 
 
 def _some_at_once(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -114,15 +114,15 @@ def _filesystem(io: FileIO, location: str) -> tuple[FileSystem, str]:
     return arrow.fs_by_scheme(scheme, netloc), path
 
 
-def _of_all_snapshots(read: Callable[[Table], set[str]]) -> Callable[[Table], set[str]]:
+def _of_all_snapshots(read: Callable[..., set[str]]) -> Callable[..., set[str]]:
     """Load the table anew if an expiration deletes old snapshots while they are read."""
 
     @wraps(read)
-    def run(table: Table) -> set[str]:
+    def run(table: Table, *others: object) -> set[str]:
         while True:
             try:
                 with index_table_read(".".join(table.name())):
-                    return read(table)
+                    return read(table, *others)
             except DamagedIndexError:
                 known = table.metadata_location
                 refresh_index_table(table)
@@ -133,11 +133,11 @@ def _of_all_snapshots(read: Callable[[Table], set[str]]) -> Callable[[Table], se
 
 
 @_of_all_snapshots
-def reachable_files(table: Table) -> set[str]:
-    """Return the locations of all files in the metadata of all snapshots, or raise DamagedIndexError."""
+def reachable_files(table: Table, expired: Collection[int] = ()) -> set[str]:
+    """Return the locations of all files in the metadata of all other snapshots, or raise DamagedIndexError."""
     found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
-    found.update(snapshot.manifest_list for snapshot in table.snapshots())
-    for manifest in _manifests(table):
+    found.update(snapshot.manifest_list for snapshot in table.snapshots() if snapshot.snapshot_id not in expired)
+    for manifest in _manifests(table, expired):
         found.add(manifest.manifest_path)
         found.update(_data_files(table, manifest))
     return found
@@ -154,9 +154,9 @@ def committed_segments(table: Table) -> set[str]:
     return found
 
 
-def _manifests(table: Table) -> list[ManifestFile]:
+def _manifests(table: Table, expired: Collection[int] = ()) -> list[ManifestFile]:
     by_path: dict[str, ManifestFile] = {}
-    for snapshot in table.snapshots():
+    for snapshot in (one for one in table.snapshots() if one.snapshot_id not in expired):
         by_path.update((manifest.manifest_path, manifest) for manifest in snapshot.manifests(table.io))
     return list(by_path.values())
 

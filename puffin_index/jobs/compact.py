@@ -83,14 +83,17 @@ def compact(
     target_bytes: int = TARGET_SEGMENT_BYTES,
     *,
     sparse_only: bool = False,
+    most_bytes: int | None = None,
 ) -> CompactReport:
     """Rewrite small segments, and segments with few live bytes (or these only), as segments of the target size.
 
-    `wanted` has the definition's options. Raises NotFoundError if the data table is gone or was replaced.
+    Segments are small up to `most_bytes`, or below half of the target size. `wanted` has the definition's options.
+    Raises NotFoundError if the data table is gone or was replaced.
     """
     started = time.monotonic()
     entries = replace_entries(index_table, partial(needed_entries, data_table, index_table, wanted))
-    bins, sources, skipped = _plan(index_table, entries, target_bytes, sparse_only)
+    small_bytes = -1 if sparse_only else target_bytes * _SMALL_SHARE if most_bytes is None else most_bytes
+    bins, sources, skipped = _plan(index_table, entries, target_bytes, small_bytes)
     made: list[Segment] = []
     with JobSegments(index_table) as segments:
         left = bins.copy()
@@ -126,13 +129,23 @@ def compact(
     )
 
 
-def is_due(entries: pa.Table, target_bytes: int = TARGET_SEGMENT_BYTES, fewest: int = FEWEST_SMALL) -> bool:
-    """Return whether at least `fewest` small segments make a compaction worthwhile, by the index table alone."""
-    return sum(size < _SMALL_SHARE * target_bytes for size in segment_sizes(entries).values()) >= fewest
+def due_bytes(entries: pa.Table, target_bytes: int = TARGET_SEGMENT_BYTES, fewest: int = FEWEST_SMALL) -> int | None:
+    """Return up to which size segments are worth merging, by the index table alone; None if no compaction is due.
+
+    At least `fewest` are, and the largest is no larger than all others together: a byte is rewritten a few times only,
+    and the segments that stay double in size.
+    """
+    due, smaller = None, 0
+    small = sorted(size for size in segment_sizes(entries).values() if size < _SMALL_SHARE * target_bytes)
+    for count, size in enumerate(small, 1):
+        if count >= fewest and size <= smaller:
+            due = size
+        smaller += size
+    return due
 
 
 def _plan(
-    index_table: Table, entries: pa.Table, target_bytes: int, sparse_only: bool
+    index_table: Table, entries: pa.Table, target_bytes: int, small_bytes: float
 ) -> tuple[list[list[IndexedFile]], dict[str, SourceSegment], list[tuple[str, str]]]:
     """Return the data files of each new segment, the segments to copy from, and the unreadable ones with reasons."""
     sources, skipped = _read_sources(index_table, entries)
@@ -142,12 +155,11 @@ def _plan(
         for key, part in file.parts.items():
             live[part.segment] += sources[part.segment].live_bytes(key, part.first_row_group, len(file.row_counts))
     sparse = {name for name, source in sources.items() if live[name] < LEAST_LIVE_SHARE * source.payload_bytes}
-    small = {name for name, source in sources.items() if source.size < _SMALL_SHARE * target_bytes}
-    chosen = sparse if sparse_only else sparse | small
+    chosen = sparse | {name for name, source in sources.items() if source.size <= small_bytes}
     by_shape: dict[Shape, list[IndexedFile]] = {}
     for file in _by_place(files):
         shape = _shape(file, sources)
-        in_parts = len(file.origins) > 1 and not sparse_only
+        in_parts = len(file.origins) > 1 and small_bytes >= 0
         if shape is not None and (in_parts or file.origins & chosen):
             by_shape.setdefault(shape, []).append(file)
     bins: list[list[IndexedFile]] = []

@@ -32,8 +32,8 @@ from puffin_index.kinds.kind import Options
 DEFAULT_GRACE = timedelta(days=3)
 """For this long, a file that no commit names may belong to a running build."""
 
-LEAST_SNAPSHOT_GRACE = timedelta(hours=1)
-"""A superseded snapshot of the index table stays at least this long: running commits may build on the snapshot."""
+SNAPSHOT_GRACE = timedelta(minutes=5)
+"""A superseded snapshot of the index table stays this long: a running commit may build on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,10 @@ def expire(
     """Drop everything that nothing needs; rewrite segments with few live bytes.
 
     Committed segments without a live entry are deleted at once. Files that no commit names are deleted once they are
-    older than `older_than`; with 0, no build may run at the same time. Snapshots of the index table expire once they
-    have been superseded for `older_than`. `wanted` has the (field, kind) pairs of the definition, with their options.
-    Raises NotFoundError if the data table is gone or was replaced.
+    older than `older_than`; with 0, no build may run at the same time. Snapshots of the index table expire, with their
+    files, once they have been superseded for `SNAPSHOT_GRACE`: whoever loads the table reads them all. `wanted` has the
+    (field, kind) pairs of the definition, with their options. Raises NotFoundError if the data table is gone or was
+    replaced.
     """
     started = time.monotonic()
     now = datetime.now(UTC)
@@ -93,8 +94,9 @@ def expire(
     if not dry_run:
         compact(data_table, index_table, wanted, sparse_only=True)
     committed = committed_segments(index_table)
-    superseded_before = now - max(older_than, LEAST_SNAPSHOT_GRACE)
+    superseded_before = now - SNAPSHOT_GRACE
     expired = _superseded(index_table, superseded_before)
+    named = reachable_files(index_table) if expired else set()
     if expired and not dry_run:
         commit(index_table, partial(_expire_snapshots, index_table, superseded_before))
     if not dry_run:
@@ -108,8 +110,9 @@ def expire(
         and file.location not in used
         and (file.location in committed or file.modified < now - older_than)
     ]
-    old = [file for file in listed if not file.is_segment and file.modified < now - older_than]
-    reachable = reachable_files(index_table) if old else set()
+    others = [file for file in listed if not file.is_segment]
+    old = [file for file in others if file.location in named or file.modified < now - older_than]
+    reachable = reachable_files(index_table, expired) if old else set()
     table_files = [file for file in old if file.location not in reachable]
     if not dry_run:
         delete_files(index_table.io, [*garbage, *table_files])

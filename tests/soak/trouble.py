@@ -24,9 +24,6 @@ _TIMEOUT = ("--commit-timeout", "2")
 _LONGEST_BUILD = "120s"
 """Files of no commit that are younger may belong to a build that runs."""
 
-_SNAPSHOT_GRACE_SECONDS = 300
-"""Replaces the hour that superseded snapshots stay: an hour's part reaches the state of a table that is days old."""
-
 _PATIENCE_SECONDS = 600.0
 
 MODES: Mapping[str, tuple[Mode, ...]] = {"store": ("cut", "busy", "stall", "mute"), "catalog": ("cut", "stall", "mute")}
@@ -92,13 +89,8 @@ class Trouble:
         return Started(arguments or self._command(*watch, *_TIMEOUT), log, partial(self._note, name))
 
     def _command(self, command: str, *options: str) -> list[str]:
-        program = (
-            "from datetime import timedelta; from puffin_index.jobs import expire; "
-            f"expire.LEAST_SNAPSHOT_GRACE = timedelta(seconds={_SNAPSHOT_GRACE_SECONDS}); "
-            "from planner.commands.main import main; main()"
-        )
         properties = [f"--catalog-property={key}={value}" for key, value in self.world.properties.items()]
-        return ["-c", program, command, f"lake.{TABLE}", *options, *properties]
+        return ["-m", "puffin_index", command, f"lake.{TABLE}", *options, *properties]
 
     def _note(self, process: str, event: Event) -> None:
         name = str(event.get("event", "build"))

@@ -113,8 +113,8 @@ def test_the_index_table_does_not_grow_for_ever(local_catalog: SqlCatalog, monke
     index.compact()
     location = Path(index.index_table.location().removeprefix("file://"))
     before = len(list(location.rglob("*")))
-    assert index.expire(NOW).snapshots == 0, "commits may be under way on top of snapshots of the last hour"
-    monkeypatch.setattr("puffin_index.jobs.expire.LEAST_SNAPSHOT_GRACE", NOW)
+    assert index.expire(NOW).snapshots == 0, "commits may be under way on top of snapshots of the last minutes"
+    monkeypatch.setattr("puffin_index.jobs.expire.SNAPSHOT_GRACE", NOW)
 
     assert index.expire(NOW).snapshots == 7
     assert len(index.index_table.snapshots()) == 1

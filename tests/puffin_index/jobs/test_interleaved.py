@@ -119,7 +119,7 @@ def run(place: Place, outer: str, inner: str, at: int) -> int:
 @pytest.mark.one_of(8)
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_a_job_in_the_midst_of_another(place: Place, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expire, "LEAST_SNAPSHOT_GRACE", timedelta(0))
+    monkeypatch.setattr(expire, "SNAPSHOT_GRACE", timedelta(0))
     requests = place.requests.get(pair[0]) or run(place, *pair, 10**9)
     place.requests[pair[0]] = requests
     assert requests > 3

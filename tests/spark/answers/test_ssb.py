@@ -32,7 +32,7 @@ from ssb_bench.spark_runs.load import (
 )
 from ssb_bench.spark_runs.measure import answer_of, measure, rows_read
 from ssb_bench.spark_runs.session import CATALOG
-from ssb_bench.studies import doors, pages, systems, writes
+from ssb_bench.studies import doors, fresh, pages, systems, writes
 from ssb_bench.studies.run import answer_due, checking_sql, fit_queries, run_queries
 from tests.conftest import amount
 
@@ -311,3 +311,16 @@ def test_doors_give_the_answers_of_pyspark(spark: SparkSession, layout: Layout, 
     assert headings == {"": 2} | dict.fromkeys(names, 12) | {f"{name} without plugin": 2 for name in names}
     assert all(len(step.seconds) == 2 for step in bench.steps if step.heading in names)
     assert "plugin ready seconds" in bench.steps[-1].counts
+
+
+@pytest.mark.nightly
+def test_a_stream_is_followed_and_its_rows_are_found(spark: SparkSession, layout: Layout) -> None:
+    bench = Bench(layout, spark=spark)
+    fresh.measure(bench, seconds=12, rows=50, before=20)
+
+    assert bench.record("fresh", "Fresh").failures == []
+    looks, followed, _ = ([*steps] for _, steps in groupby(bench.steps, lambda step: step.heading))
+    assert [step.side for step in looks] == ["planner.scan", "Spark"] * (len(looks) // 2)
+    assert all(min(step.seconds) > 0 for step in followed), "nothing is indexed before it is committed"
+    assert sum(len(step.seconds) for step in followed) > len(followed)
+    assert all(step.counts["segments"] <= 64 for step in followed)

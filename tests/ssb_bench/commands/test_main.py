@@ -28,7 +28,8 @@ def test_each_command_has_help(command: str) -> None:
 
 
 def test_a_study_is_a_module_and_its_parameters_are_options() -> None:
-    assert {*STUDIES} == {"run", "pages", "text", "systems", "clustered", "scale", "writes", "doors", "store"}
+    names = {"run", "pages", "text", "systems", "clustered", "scale", "writes", "doors", "store", "fresh"}
+    assert {*STUDIES} == names
     store, run = (" ".join(invoke(study, "--help").output.split()) for study in ("store", "run"))
 
     assert "Work on lineorder in an object store" in store
