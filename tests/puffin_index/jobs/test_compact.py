@@ -1,12 +1,16 @@
 """Compaction: fewer segments and reads, the same answers, and whatever happens meanwhile is kept."""
 
+import math
 from pathlib import Path
 
+import pyarrow as pa
+from hypothesis import given, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.index_table.table import read_entries
-from tests.conftest import built
+from puffin_index.jobs.compact import FEWEST_SMALL, due_bytes
+from tests.conftest import amount, built
 from tests.puffin_index import faulty_io, indexed_table
 
 
@@ -84,14 +88,45 @@ def test_an_index_without_entries_is_compacted_to_nothing(local_catalog: SqlCata
 
 
 def test_a_service_compacts_once_there_are_enough_small_segments(local_catalog: SqlCatalog) -> None:
-    index = indexed_table.indexed(local_catalog, 2)
+    index = indexed_table.indexed(local_catalog, 3)
     large = min(read_entries(index.index_table)["segment_size_in_bytes"].to_pylist())
 
     assert index.compact_if_due() is None
     assert index.compact_if_due(large, fewest=1) is None
-    report = index.compact_if_due(fewest=2)
+    report = index.compact_if_due(fewest=3)
 
     assert report is not None
-    assert (report.segments_before, report.segments_after) == (2, 1)
-    assert index.compact_if_due(fewest=2) is None
+    assert (report.segments_before, report.segments_after) == (3, 1)
+    assert index.compact_if_due(fewest=3) is None
     indexed_table.check_queries(index)
+
+
+def test_a_service_leaves_a_segment_alone_that_is_larger_than_all_small_ones(local_catalog: SqlCatalog) -> None:
+    index = indexed_table.indexed(local_catalog, 3)
+    small = indexed_table.named_segments(index)
+    index.data_table.append(indexed_table.rows(3, 80 * indexed_table.FILE_ROWS))
+    index.build(workers=1)
+    (large,) = indexed_table.named_segments(index) - small
+    report = index.compact_if_due(fewest=3)
+
+    assert report is not None
+    assert (report.segments_before, report.segments_after, report.rewritten) == (4, 2, 3)
+    assert large in indexed_table.named_segments(index)
+    indexed_table.check_queries(index)
+
+
+@given(st.lists(st.integers(50_000, 150_000), min_size=400, max_size=amount(600, 4000)))
+def test_segments_of_a_stream_stay_few_and_are_rewritten_a_few_times(sizes: list[int]) -> None:
+    """Merged segments are as large as what they are made of."""
+    open_sizes, rewritten = list[int](), 0
+    for size in sizes:
+        open_sizes.append(size)
+        names = [str(number) for number in range(len(open_sizes))]
+        due = due_bytes(pa.table({"segment": names, "segment_size_in_bytes": open_sizes}))
+        merged = [one for one in open_sizes if due is not None and one <= due]
+        open_sizes = [one for one in open_sizes if one not in merged] + ([sum(merged)] if merged else [])
+        rewritten += sum(merged)
+        assert len(open_sizes) <= 2 * FEWEST_SMALL
+
+    # Eight of a stream become one, and each further time at least doubles it.
+    assert rewritten <= sum(sizes) * math.log2(len(sizes))
