@@ -79,6 +79,8 @@ def list_scan_files(
 )
 def _read_snapshot(table: Table, snapshot: Snapshot, schema: Schema) -> tuple[ScanFile, ...]:
     entries = list(read_manifests(table, manifests_of(table, snapshot)))
+    if all(entry.data_file.content == DataFileContent.DATA for entry in entries):
+        return tuple(ScanFile(data_file_of(table, entry.data_file), (), (), entry.data_file) for entry in entries)
     deletes, equality_deletes = DeleteFileIndex(), _EqualityDeletes(table, schema)
     for entry in entries:
         match entry.data_file.content:

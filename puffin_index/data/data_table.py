@@ -11,12 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import (
-    DataFile as IcebergDataFile,
-    ManifestContent,
-    ManifestEntry,
-    ManifestFile,
-)
+from pyiceberg.manifest import DataFile as IcebergDataFile, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import ManifestGroupPlanner, Table
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 from pyiceberg.utils.concurrent import ExecutorFactory
@@ -31,6 +26,8 @@ T = TypeVar("T")
 _HELD_FILES: Final = 256
 _KEPT_ENTRIES: Final = 8_000
 """Of all kept manifests together, and of all kept lists of manifests: about 4 KiB of memory each."""
+_kept, _kept_lock = shared_cache(_KEPT_ENTRIES, len)
+_lists, _lists_lock = shared_cache(_KEPT_ENTRIES, len)
 
 FileIdentity: TypeAlias = tuple[str, int, int, str]
 """Location, size, record count and partition constants, which together identify a data file."""
@@ -133,12 +130,12 @@ def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collect
     if head is None or not missing:
         return 0
     entries = read_manifests(table, manifests_of(table, head))
-    left = {entry.snapshot_id for entry in entries if entry.data_file.file_path in missing}
+    added = {entry.snapshot_id for entry in entries if entry.data_file.file_path in missing}
     behind = 0
     for snapshot in ancestors_of(head, table.metadata):
         behind += 1
-        left.discard(snapshot.snapshot_id)
-        if not left:
+        added.discard(snapshot.snapshot_id)
+        if not added:
             break
     return behind
 
@@ -188,20 +185,10 @@ def read_manifests(table: Table, manifests: Sequence[ManifestFile]) -> Iterator[
             yield from found[manifest]
 
 
-def manifests_of(table: Table, snapshot: Snapshot) -> Sequence[ManifestFile]:
-    """Return the manifests of a snapshot; kept, as a snapshot never changes."""
-    return _manifests_of(table.io, snapshot)
-
-
-_lists, _lists_lock = shared_cache(_KEPT_ENTRIES, len)
-
-
 @cached(_lists, key=lambda _, snapshot: snapshot.manifest_list, lock=_lists_lock)
-def _manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    return snapshot.manifests(io)
-
-
-_kept, _kept_lock = shared_cache(_KEPT_ENTRIES, len)
+def manifests_of(table: Table, snapshot: Snapshot) -> list[ManifestFile]:
+    """Return the manifests of a snapshot; kept, as a snapshot never changes."""
+    return snapshot.manifests(table.io)
 
 
 @cached(_kept, key=lambda _, manifest: manifest.manifest_path, lock=_kept_lock)
