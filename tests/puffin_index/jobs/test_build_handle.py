@@ -85,3 +85,14 @@ def test_a_build_that_stays_in_the_background_finishes(index: TableIndex) -> Non
 
     assert (report.files, report.skipped) == (2, ())
     assert read_lag(index.data_table, index.index_table, index.columns).files == 0
+
+
+def test_a_build_without_refresh_indexes_what_the_index_knows(index: TableIndex, local_catalog: SqlCatalog) -> None:
+    index.build_async(workers=1).wait()
+    index.refresh()
+    known = index.data_table.current_snapshot()
+    TableIndex.open(local_catalog, index.name).data_table.append(index.data_table.scan(limit=10).to_arrow())
+
+    assert index.build_async(workers=1, refresh=False).wait().files == 0
+    assert index.build_async(workers=1).wait().files == 1
+    assert index.data_table.current_snapshot() == known, "the build has tables of its own"
