@@ -306,7 +306,6 @@ class TableIndex(Described):
         most_bytes = due_bytes(catalogue.read_entries(self.index_table), target_bytes, fewest)
         if most_bytes is None:
             return None
-        self.refresh()
         return compact(self.data_table, self.index_table, self._kept, target_bytes, most_bytes=most_bytes)
 
     def expire(self, older_than: timedelta = DEFAULT_GRACE, *, dry_run: bool = False) -> ExpireReport:
