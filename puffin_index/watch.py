@@ -25,7 +25,7 @@ LONGEST_REST_INTERVALS = 8
 MOST_TRIES = 4
 """A data file that could not be read is tried so often: a store may have been in trouble for a while."""
 
-EXPIRE_EVERY_SECONDS = 600.0
+EXPIRE_EVERY_SECONDS = 300.0
 """The least time between two searches for unneeded files. Each search lists the index's directory."""
 
 _LONGEST_DELAY_SECONDS = 60.0

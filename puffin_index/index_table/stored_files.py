@@ -16,6 +16,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
+from puffin_index.data.data_table import manifests_of, read_manifests
 from puffin_index.errors import DamagedIndexError
 from puffin_index.index_table.table import PROPERTY_LOCATION, SEGMENTS_FOLDER, index_table_read, refresh_index_table
 
@@ -157,9 +158,9 @@ def committed_segments(table: Table) -> set[str]:
 def _manifests(table: Table, expired: Collection[int] = ()) -> list[ManifestFile]:
     by_path: dict[str, ManifestFile] = {}
     for snapshot in (one for one in table.snapshots() if one.snapshot_id not in expired):
-        by_path.update((manifest.manifest_path, manifest) for manifest in snapshot.manifests(table.io))
+        by_path.update((manifest.manifest_path, manifest) for manifest in manifests_of(table, snapshot))
     return list(by_path.values())
 
 
 def _data_files(table: Table, manifest: ManifestFile) -> list[str]:
-    return [entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)]
+    return [entry.data_file.file_path for entry in read_manifests(table, [manifest])]

@@ -32,7 +32,7 @@ from puffin_index.kinds.kind import Options
 DEFAULT_GRACE = timedelta(days=3)
 """For this long, a file that no commit names may belong to a running build."""
 
-SNAPSHOT_GRACE = timedelta(minutes=5)
+SNAPSHOT_GRACE = timedelta(minutes=1)
 """A superseded snapshot of the index table stays this long: a running commit may build on it."""
 
 
@@ -80,9 +80,9 @@ def expire(
 
     Committed segments without a live entry are deleted at once. Files that no commit names are deleted once they are
     older than `older_than`; with 0, no build may run at the same time. Snapshots of the index table expire, with their
-    files, once they have been superseded for `SNAPSHOT_GRACE`: whoever loads the table reads them all. `wanted` has the
-    (field, kind) pairs of the definition, with their options. Raises NotFoundError if the data table is gone or was
-    replaced.
+    files, once they have been superseded for `SNAPSHOT_GRACE`: each load and commit takes all of them along. `wanted`
+    has the (field, kind) pairs of the definition, with their options. Raises NotFoundError if the data table is gone or
+    was replaced.
     """
     started = time.monotonic()
     now = datetime.now(UTC)

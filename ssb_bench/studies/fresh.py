@@ -83,8 +83,8 @@ def measure(
         query.stop()
         lags, again = _lags(index, Path(folder, "service.log"))
     for part, (name, state) in enumerate(zip(names, states, strict=True)):
-        own = [lag for at, lag in lags if part == min((at - begin) * _PARTS // seconds, _PARTS - 1)]
-        bench.steps.append(_step(name, "service", own, state, _GOALS, "commit to indexed"))
+        if own := [lag for at, lag in lags if part == min((at - begin) * _PARTS // seconds, _PARTS - 1)]:
+            bench.steps.append(_step(name, "service", own, state, _GOALS, "commit to indexed"))
     for name, took, (_, lag) in zip(names, rewrites, reversed(again), strict=False):
         limit = {"indexed seconds": 0.1 * took}
         bench.steps.append(_step(name, "Spark", [took], {"indexed seconds": lag}, limit, "rewrite_data_files"))
