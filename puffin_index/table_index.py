@@ -308,14 +308,18 @@ class TableIndex(Described):
             return None
         return compact(self.data_table, self.index_table, self._kept, target_bytes, most_bytes=most_bytes)
 
-    def expire(self, older_than: timedelta = DEFAULT_GRACE, *, dry_run: bool = False) -> ExpireReport:
+    def expire(
+        self, older_than: timedelta = DEFAULT_GRACE, *, dry_run: bool = False, for_readers: bool = False
+    ) -> ExpireReport:
         """Drop entries, segments and files that nothing needs (`puffin_index.jobs.expire`), or only say which.
 
         Segments with few live bytes are rewritten first. Files that no commit names count as those of a running build
-        up to the age `older_than`.
+        up to the age `older_than`. With `for_readers`, segments that others replaced a moment ago stay.
         """
         self.refresh()
-        return expire(self.data_table, self.index_table, self._kept, older_than, dry_run=dry_run)
+        return expire(
+            self.data_table, self.index_table, self._kept, older_than, dry_run=dry_run, for_readers=for_readers
+        )
 
     def drop(self) -> DropReport:
         """Drop the index table and all its segments; the data table stays unchanged."""

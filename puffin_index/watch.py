@@ -25,7 +25,7 @@ LONGEST_REST_INTERVALS = 8
 MOST_TRIES = 4
 """A data file that could not be read is tried so often: a store may have been in trouble for a while."""
 
-EXPIRE_EVERY_SECONDS = 300.0
+EXPIRE_EVERY_SECONDS = 120.0
 """The least time between two searches for unneeded files. Each search lists the index's directory."""
 
 _LONGEST_DELAY_SECONDS = 60.0
@@ -128,7 +128,7 @@ class Watch:
     def _expire_if_due(self, index: TableIndex) -> None:
         if time.monotonic() - self._expired_at < EXPIRE_EVERY_SECONDS:
             return
-        report = index.expire()
+        report = index.expire(for_readers=True)
         self._expired_at = time.monotonic()
         _log.info("%s", log_line("expired", table=index.name, segments=report.segments, bytes=report.bytes))
 

@@ -145,10 +145,10 @@ def reachable_files(table: Table, expired: Collection[int] = ()) -> set[str]:
 
 
 @_of_all_snapshots
-def committed_segments(table: Table) -> set[str]:
-    """Return the locations of all segments in any snapshot of an index table, or raise DamagedIndexError."""
+def committed_segments(table: Table, expired: Collection[int] = ()) -> set[str]:
+    """Return the locations of all segments in any other snapshot of an index table, or raise DamagedIndexError."""
     found: set[str] = set()
-    for path in {path for manifest in _manifests(table) for path in _data_files(table, manifest)}:
+    for path in {path for manifest in _manifests(table, expired) for path in _data_files(table, manifest)}:
         with suppress(FileNotFoundError), table.io.new_input(path).open() as stream:
             segments: pa.Table = pq.read_table(stream, columns=["segment"])
             found.update(segments["segment"].to_pylist())

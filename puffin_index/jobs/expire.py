@@ -75,14 +75,15 @@ def expire(
     older_than: timedelta = DEFAULT_GRACE,
     *,
     dry_run: bool = False,
+    for_readers: bool = False,
 ) -> ExpireReport:
     """Drop everything that nothing needs; rewrite segments with few live bytes.
 
     Committed segments without a live entry are deleted at once. Files that no commit names are deleted once they are
     older than `older_than`; with 0, no build may run at the same time. Snapshots of the index table expire, with their
-    files, once they have been superseded for `SNAPSHOT_GRACE`: each load and commit takes all of them along. `wanted`
-    has the (field, kind) pairs of the definition, with their options. Raises NotFoundError if the data table is gone or
-    was replaced.
+    files, once they have been superseded for `SNAPSHOT_GRACE`: each load and commit takes all of them along. With
+    `for_readers`, segments of the others stay: queries may know such a version. `wanted` has the (field, kind) pairs of
+    the definition, with their options. Raises NotFoundError if the data table is gone or was replaced.
     """
     started = time.monotonic()
     now = datetime.now(UTC)
@@ -102,7 +103,7 @@ def expire(
     if not dry_run:
         refresh_index_table(index_table)
         after = read_entries(index_table)
-    used = set(after["segment"].to_pylist())
+    used = set(after["segment"].to_pylist()) | (committed_segments(index_table, expired) if for_readers else set())
     garbage = [
         file
         for file in listed

@@ -140,6 +140,23 @@ def test_a_planner_with_an_older_view_keeps_row_groups_when_segments_are_gone(lo
     assert scan_plan.warnings
 
 
+def test_a_service_spares_queries_that_know_the_version_of_a_moment_ago(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = indexed_table.indexed(local_catalog, 3)
+    view, files = view_of(index.index_table, reading_of(index.data_table)), list_data_files(index.data_table)
+    index.compact()
+    assert index.expire(for_readers=True).segments == 0
+
+    scan_plan = plan_files(view, simplified(read_where("k = 77", index.data_table.schema())), files)
+
+    assert scan_plan.kept < scan_plan.row_groups
+    assert not scan_plan.warnings
+    monkeypatch.setattr("puffin_index.jobs.expire.SNAPSHOT_GRACE", NOW)
+    assert index.expire(for_readers=True).segments == 3
+    indexed_table.check_index(index)
+
+
 def test_a_table_that_is_gone_or_another_is_refused(local_catalog: SqlCatalog) -> None:
     index = indexed_table.indexed(local_catalog, 1)
     local_catalog.drop_table("ns.t")
