@@ -82,17 +82,16 @@ def compact(
     wanted: Mapping[FieldKind, Options],
     target_bytes: int = TARGET_SEGMENT_BYTES,
     *,
-    sparse_only: bool = False,
     most_bytes: int | None = None,
 ) -> CompactReport:
-    """Rewrite small segments, and segments with few live bytes (or these only), as segments of the target size.
+    """Rewrite small segments, and segments with few live bytes, as segments of the target size.
 
-    Segments are small up to `most_bytes`, or below half of the target size. `wanted` has the definition's options.
-    Raises NotFoundError if the data table is gone or was replaced.
+    Segments are small up to `most_bytes` (0: none is), by default up to half of the target size. `wanted` has the
+    definition's options. Raises NotFoundError if the data table is gone or was replaced.
     """
     started = time.monotonic()
     entries = replace_entries(index_table, partial(needed_entries, data_table, index_table, wanted))
-    small_bytes = -1 if sparse_only else target_bytes * _SMALL_SHARE if most_bytes is None else most_bytes
+    small_bytes = _SMALL_SHARE * target_bytes if most_bytes is None else most_bytes
     bins, sources, skipped = _plan(index_table, entries, target_bytes, small_bytes)
     made: list[Segment] = []
     with JobSegments(index_table) as segments:
@@ -129,7 +128,7 @@ def compact(
     )
 
 
-def due_bytes(entries: pa.Table, target_bytes: int = TARGET_SEGMENT_BYTES, fewest: int = FEWEST_SMALL) -> int | None:
+def due_bytes(entries: pa.Table, target_bytes: int, fewest: int) -> int | None:
     """Return up to which size segments are worth merging, by the index table alone; None if no compaction is due.
 
     At least `fewest` are, and the largest is no larger than all others together: a byte is rewritten a few times only,
@@ -159,7 +158,7 @@ def _plan(
     by_shape: dict[Shape, list[IndexedFile]] = {}
     for file in _by_place(files):
         shape = _shape(file, sources)
-        in_parts = len(file.origins) > 1 and small_bytes >= 0
+        in_parts = len(file.origins) > 1 and small_bytes > 0
         if shape is not None and (in_parts or file.origins & chosen):
             by_shape.setdefault(shape, []).append(file)
     bins: list[list[IndexedFile]] = []

@@ -93,7 +93,7 @@ def expire(
     change = partial(needed_entries, data_table, index_table, wanted)
     after = kept = change(read_entries(index_table)) if dry_run else replace_entries(index_table, change)
     if not dry_run:
-        compact(data_table, index_table, wanted, sparse_only=True)
+        compact(data_table, index_table, wanted, most_bytes=0)
     committed = committed_segments(index_table)
     superseded_before = now - SNAPSHOT_GRACE
     expired = _superseded(index_table, superseded_before)
@@ -111,8 +111,7 @@ def expire(
         and file.location not in used
         and (file.location in committed or file.modified < now - older_than)
     ]
-    others = [file for file in listed if not file.is_segment]
-    old = [file for file in others if file.location in named or file.modified < now - older_than]
+    old = [one for one in listed if not one.is_segment and (one.location in named or one.modified < now - older_than)]
     reachable = reachable_files(index_table, expired) if old else set()
     table_files = [file for file in old if file.location not in reachable]
     if not dry_run:

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES
 from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.compact import FEWEST_SMALL, due_bytes
 from tests.conftest import amount, built
@@ -122,7 +123,8 @@ def test_segments_of_a_stream_stay_few_and_are_rewritten_a_few_times(sizes: list
     for size in sizes:
         open_sizes.append(size)
         names = [str(number) for number in range(len(open_sizes))]
-        due = due_bytes(pa.table({"segment": names, "segment_size_in_bytes": open_sizes}))
+        entries = pa.table({"segment": names, "segment_size_in_bytes": open_sizes})
+        due = due_bytes(entries, TARGET_SEGMENT_BYTES, FEWEST_SMALL)
         merged = [one for one in open_sizes if due is not None and one <= due]
         open_sizes = [one for one in open_sizes if one not in merged] + ([sum(merged)] if merged else [])
         rewritten += sum(merged)
