@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from statistics import quantiles
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final, TypeAlias
 
+import numpy as np
 import xxhash
 from pyiceberg.table.snapshots import Operation
 from pyspark.sql import SparkSession
@@ -145,8 +145,8 @@ def _look_up(bench: Bench, spark: SparkSession, index: TableIndex, total: int, l
 
 
 def _step(name: str, side: str, seconds: Sequence[float], counts: Counts, most: Counts, heading: str) -> Step:
-    slowest = quantiles([*seconds, max(seconds)], n=100, method="inclusive")[-1]
-    return Step(name, side, tuple(seconds), counts={_P99: slowest} | counts, most=most, heading=heading)
+    slowest = {_P99: float(np.quantile(seconds, 0.99))}
+    return Step(name, side, tuple(seconds), counts=slowest | counts, most=most, heading=heading)
 
 
 def _lags(index: TableIndex, log: Path) -> tuple[list[tuple[float, float]], ...]:
