@@ -127,12 +127,10 @@ def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collect
 
     All retained ancestors count if a snapshot that added one of these files has expired; none without such files.
     """
-    if head is None or not missing:
-        return 0
-    entries = read_manifests(table, manifests_of(table, head))
+    entries = read_manifests(table, manifests_of(table, head)) if head and missing else ()
     added = {entry.snapshot_id for entry in entries if entry.data_file.file_path in missing}
     behind = 0
-    for snapshot in ancestors_of(head, table.metadata):
+    for snapshot in ancestors_of(head, table.metadata) if added else ():
         behind += 1
         added.discard(snapshot.snapshot_id)
         if not added:

@@ -326,8 +326,9 @@ def _cut(
 ) -> list[FileBatch]:
     bytes_per_row = sum(kind_named(kind).bytes_per_row for column in columns for kind in column.kinds)
     rows = sum(file.record_count for file in files)
-    # Two rounds of tasks keep cores from idling behind the largest task; the minimum prevents tiny segments.
-    rows_for_parallelism = max(1_000_000, rows // max(1, 2 * parallelism))
+    # Two rounds of tasks keep cores from idling behind the largest task; the minimum prevents tiny segments. One worker
+    # does a single task itself, so that a service starts no process for seconds of work.
+    rows_for_parallelism = max(4_000_000 if parallelism == 1 else 1_000_000, rows // max(1, 2 * parallelism))
     rows_per_batch = min(target_bytes // bytes_per_row, rows_for_parallelism)
 
     def sizes(file: DataFile) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Builds in the background of local processes: how they stand, how they end, how they are cancelled."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -96,3 +97,11 @@ def test_a_build_without_refresh_indexes_what_the_index_knows(index: TableIndex,
     assert index.build_async(workers=1, refresh=False).wait().files == 0
     assert index.build_async(workers=1).wait().files == 1
     assert index.data_table.current_snapshot() == known, "the build has tables of its own"
+
+
+def test_one_worker_does_seconds_of_work_in_one_task(index: TableIndex) -> None:
+    entries, columns = read_entries(index.index_table), index.columns
+    files = [replace(file, record_count=1_500_000) for file in list_data_files(index.data_table)]
+
+    assert len(find_missing(files, columns, entries, 1).batches) == 1
+    assert len(find_missing(files, columns, entries, 2).batches) == 2
