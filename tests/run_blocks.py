@@ -1,25 +1,43 @@
 """Run blocks of code from documents in one process, one after the other, with a Python that knows nothing of the tests.
 
-Standard input has a JSON list of blocks, each a language and a text.
+Standard input has a JSON list of blocks, each a page, a language and a text.
 """
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
+
+_WATCHED_SECONDS = 5
 
 
 def _run_shell(text: str) -> None:
     from planner.commands.main import main
 
-    for line in text.splitlines():
+    for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
-        if words[0] != "puffin-index":
-            subprocess.run(["bash", "-ec", line], check=True)
+        if not words:
             continue
-        main(words[1:], standalone_mode=False)
+        if "--watch" in words:
+            _run_service(words)
+        elif words[0] == "puffin-index" and not {"|", ">"} & {*words}:
+            code = main(words[1:], standalone_mode=False)
+            assert not code, f"{line} ends with {code}"
+        else:
+            subprocess.run(["bash", "-ec", line], check=True)
+
+
+def _run_service(words: list[str]) -> None:
+    """Let a service work for some seconds, then end it as an operator does."""
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as service:
+        time.sleep(_WATCHED_SECONDS)
+        service.send_signal(signal.SIGTERM)
+        _, logged = service.communicate()
+    assert service.returncode == 0, f"{words} ended with {service.returncode}: {logged}"
 
 
 def _run(language: str, text: str, names: dict[str, Any]) -> None:
@@ -29,12 +47,19 @@ def _run(language: str, text: str, names: dict[str, Any]) -> None:
         case "yaml":
             (Path.home() / ".pyiceberg.yaml").write_text(text)
         case "sql":
-            names["spark"].sql(text)
-        case "":
+            names["spark"].sql(text).collect()
+        case "sh":
             _run_shell(text)
 
 
 if __name__ == "__main__":
     shared: dict[str, Any] = {"__name__": "__main__"}
-    for language, text in json.load(sys.stdin):
-        _run(language, text, shared)
+    for page, language, text in json.load(sys.stdin):
+        started = time.monotonic()
+        try:
+            _run(language, text, shared)
+        except BaseException as error:
+            error.add_note(f"{page} has this block:\n{text}")
+            raise
+        sys.stdout.write(f"{time.monotonic() - started:6.1f} s  {page}: {text.splitlines()[0]}\n")
+        sys.stdout.flush()
