@@ -17,6 +17,11 @@ PAGES = tuple(
 """In the order of the site."""
 
 USERS_PAGES = PAGES[: PAGES.index("docs/versions.md") + 1]
+
+_START = PAGES.index("docs/start.md") + 1
+RUN_PAGES = (*USERS_PAGES[:_START], "README.md", *USERS_PAGES[_START:])
+"""Pages whose blocks are run, in this order: the README goes on with the table of the start."""
+
 _BLOCK = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

@@ -8,11 +8,13 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 _WATCHED_SECONDS = 5
+_BACKGROUND_SECONDS = 30
 
 
 def _run_shell(text: str) -> None:
@@ -52,12 +54,20 @@ def _run(language: str, text: str, names: dict[str, Any]) -> None:
             _run_shell(text)
 
 
+def _finish_background() -> None:
+    """Let logs and audits be written, as they are when a reader goes on with the next block."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("puffin-index: "):
+            thread.join(_BACKGROUND_SECONDS)
+
+
 if __name__ == "__main__":
     shared: dict[str, Any] = {"__name__": "__main__"}
     for page, language, text in json.load(sys.stdin):
         started = time.monotonic()
         try:
             _run(language, text, shared)
+            _finish_background()
         except BaseException as error:
             error.add_note(f"{page} has this block:\n{text}")
             raise

@@ -28,7 +28,7 @@ from puffin_index.kinds.bloom.filter import bit_positions, filter_shape, grid_bi
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.binary import write_int64_be, write_uint32_be
 from puffin_index.storage.parts import checksum32
-from tests.documents import LANGUAGES, NOT_RUN, PAGES, USERS_PAGES, blocks_of
+from tests.documents import LANGUAGES, NOT_RUN, PAGES, RUN_PAGES, blocks_of
 
 ROOT = Path(__file__).parents[1]
 _SKIPPED = {"data", "node_modules", "dist", "build"}
@@ -163,14 +163,15 @@ def test_worked_bytes_are_those_of_the_code() -> None:
         assert f"`{data.hex(' ').upper()}`" in text
 
 
-def test_what_the_readme_imports_is_what_it_installs() -> None:
-    text = _text(Path("README.md"))
+def test_what_the_pages_import_is_what_they_install() -> None:
+    text = "".join(_text(Path(page)) for page in RUN_PAGES)
     project = tomllib.loads(_text(Path("pyproject.toml")))["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["spark"]]
     named = {re.split(r"[^\w-]", one)[0] for one in (*wanted, *" ".join(_INSTALLED.findall(text)).split())}
     nodes = [
         node
-        for block in blocks_of("README.md")
+        for page in RUN_PAGES
+        for block in blocks_of(page)
         if block.language == "python"
         for node in ast.walk(ast.parse(block.text))
     ]
@@ -183,20 +184,34 @@ def test_what_the_readme_imports_is_what_it_installs() -> None:
     assert foreign <= named
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_no_page_is_longer_than_ten_screens(page: str) -> None:
-    assert len(_text(Path(page)).splitlines()) <= 450
+@pytest.mark.parametrize(("page", "most"), [("README.md", 90), *((page, 450) for page in PAGES)])
+def test_the_readme_has_two_screens_and_no_page_more_than_ten(page: str, most: int) -> None:
+    assert len(_text(Path(page)).splitlines()) <= most
+
+
+def test_every_page_is_in_the_site() -> None:
+    assert sorted(PAGES) == sorted(str(path) for path in _markdown_files() if path.parts[0] == "docs")
+
+
+def test_the_pages_have_the_version_of_the_package() -> None:
+    version = tomllib.loads(_text(Path("pyproject.toml")))["project"]["version"]
+    for page in ("README.md", "docs/versions.md"):
+        assert f"This is version {version}" in _text(Path(page))
+    assert f"puffin_index-{version}-py3" in _text(Path("docs/start.md"))
+    assert re.findall(r"^## (.+)$", _text(Path("CHANGELOG.md")), re.MULTILINE)[0] == version
 
 
 def test_every_block_is_run_or_says_why_not() -> None:
     """`tests/spark/test_documents.py` runs them."""
-    blocks = [(page, block) for page in ("README.md", *USERS_PAGES) for block in blocks_of(page)]
+    blocks = [(page, block) for page in RUN_PAGES for block in blocks_of(page)]
     others = {(block.language, page) for page, block in blocks if block.language not in LANGUAGES}
     assert {language for language, _ in others} == {"text"}
     marked = [page for page, block in blocks if block.is_marked]
     # An installation, a query log of some days, the name of a data file, and a run of an hour.
     assert marked == ["docs/start.md", "docs/advice.md", "docs/operations.md", "docs/benchmark.md"]
     assert sum(NOT_RUN in block.text for _, block in blocks) == len(marked)
+    builders = [block for page in PAGES if page not in RUN_PAGES for block in blocks_of(page)]
+    assert [block.text for block in builders if block.language != "text" and not block.is_marked] == []
 
 
 def test_the_interface_that_stays_is_the_interface() -> None:

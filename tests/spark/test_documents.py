@@ -12,7 +12,7 @@ import pytest
 
 from ssb_bench.spark_runs.jars import SPARK_RELEASE, session_jars
 from tests.conftest import is_nightly
-from tests.documents import USERS_PAGES, blocks_of
+from tests.documents import RUN_PAGES, blocks_of
 from tests.wheel_environment import ROOT, build_wheel, make_environment, run
 
 pytestmark = [
@@ -37,7 +37,7 @@ def _blocks(lake: Path) -> list[tuple[str, str, str]]:
     """Pages, languages and texts. The SQL page is left out, whose outputs `test_sql_page.py` compares."""
     return [
         (page, block.language, block.text.replace("/tmp/lake", str(lake)))
-        for page in ("README.md", *USERS_PAGES)
+        for page in RUN_PAGES
         for block in blocks_of(page)
         if block.is_run and page != "docs/sql.md"
     ]
