@@ -84,8 +84,9 @@ $(SITE)/.installed: requirements/docs.txt
 	@bash scripts/make-environment $(SITE) requirements/docs.txt
 	@touch $@
 
+# Without --quiet, which hides the warnings that end a strict build.
 docs: $(SITE)/.installed ## Build the site of the documents into build/site; a broken link is an error
-	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build
 
 lint: $(STAMP) docs ## Formatting, lint, types, import directions, of Python and of the hook's Java; the site of the documents
 	@$(BIN)/ruff format --check .

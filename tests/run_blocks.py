@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-_WATCHED_SECONDS = 5
+_WATCHED_SECONDS = 1
 _BACKGROUND_SECONDS = 30
 
 
@@ -34,12 +35,14 @@ def _run_shell(text: str) -> None:
 
 
 def _run_service(words: list[str]) -> None:
-    """Let a service work for some seconds, then end it as an operator does."""
+    """Let a service start and work for a while, then end it as an operator does."""
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as service:
+        assert service.stderr is not None
+        started = list(takewhile(lambda line: "watch started" not in line, service.stderr))
         time.sleep(_WATCHED_SECONDS)
         service.send_signal(signal.SIGTERM)
         _, logged = service.communicate()
-    assert service.returncode == 0, f"{words} ended with {service.returncode}: {logged}"
+    assert service.returncode == 0, f"{words} ended with {service.returncode}: {''.join(started)}{logged}"
 
 
 def _run(language: str, text: str, names: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """All blocks of the README and of the users' pages run as they stand, in the order of the pages, from an empty folder.
 
-`make nightly` runs them with the wheel, in an environment that is not activated.
+`make nightly` runs them with the wheel, in an environment that is not activated, and those of the start twice.
 """
 
 import json
@@ -49,7 +49,8 @@ def test_every_block_runs_as_it_stands(tmp_path: Path) -> None:
     blocks = _blocks(tmp_path / "lake")
     if is_nightly():
         python = make_environment(tmp_path / "environment", build_wheel(tmp_path / "dist"))
-        blocks.append(("", "python", _ANOTHER_PYTHON))
+        again = [block for block in blocks if block[0] == "docs/start.md"]
+        blocks = [*again, *blocks, ("", "python", _ANOTHER_PYTHON)]
     else:
         python = Path(sys.executable)
         jars = ",".join(map(str, session_jars()))
@@ -69,3 +70,7 @@ def test_every_block_runs_as_it_stands(tmp_path: Path) -> None:
     assert "Traceback" not in ran.stderr
     kept, of = map(int, re.findall(r"(\d+) of (\d+) row groups kept", ran.stdout)[0])
     assert 0 < kept < of
+    assert ran.stdout.replace(" ", "").count("|989775|4711|s25|") >= 2
+    assert "complete" in (tmp_path / "home" / ".bashrc").read_text()
+    refused = r"^refused: the Python of Spark's executors \(\S+\) lacks 'puffin_index': install"
+    assert bool(re.search(refused, ran.stdout, re.MULTILINE)) == is_nightly()
