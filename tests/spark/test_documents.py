@@ -26,7 +26,7 @@ from puffin_index.errors import BuildError
 
 os.environ["PYSPARK_PYTHON"] = spark.sparkContext.pythonExec = sys._base_executable
 try:
-    TableIndex.create(catalog, "sales.orders", IndexDefinition.of(bloom=["id"])).build(spark)
+    TableIndex.create(catalog, "sales.orders", IndexDefinition.of(bitmap=["amount"])).build(spark)
 except BuildError as error:
     print(f"refused: {error}")
 """
