@@ -114,10 +114,13 @@ def escape(text: str) -> str:
     return text.replace("[", r"\[")
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True}
+
+
+@click.group(cls=_LazyGroup, context_settings=_SETTINGS)
 @click.version_option(package_name="puffin-index")
 @click.option("-v", "--verbose", is_flag=True, help="Show what is done, a log line each.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Log lines.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Log lines.")
 def main(verbose: bool, log_format: LogFormat) -> None:
     """Split-level indexes for Apache Iceberg tables.
 
