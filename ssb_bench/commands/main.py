@@ -15,7 +15,7 @@ from rich.console import Console, Group
 
 import ssb_bench.studies
 from puffin_index.commands.logs import OWN, configure_logs
-from puffin_index.errors import PuffinIndexError
+from puffin_index.commands.main import CommandGroup
 from ssb_bench.data.dataset import generate as make_dataset, require_dataset
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout, read_record, write_record
 from ssb_bench.report.page import write_page
@@ -54,7 +54,7 @@ STUDIES: Final = {
 }
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 @click.version_option(package_name="puffin-index")
 def cli() -> None:
     """Measure what the index is worth on the Star Schema Benchmark.
@@ -240,12 +240,3 @@ for _work in (demo, generate, load, build, report):
     _add(_work.__name__, _work)
 for _name, _study in STUDIES.items():
     _add(_name, _study.measure)
-
-
-def main() -> None:
-    """Run the command of the command line; print an error of ours as one sentence and exit 1."""
-    try:
-        cli(prog_name="ssb-bench")
-    except PuffinIndexError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", soft_wrap=True)
-        sys.exit(1)
