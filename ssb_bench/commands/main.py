@@ -4,7 +4,6 @@ import logging
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_type_hints
@@ -33,7 +32,7 @@ from ssb_bench.spark_runs.load import (
     load_default,
     record_build,
 )
-from ssb_bench.spark_runs.measure import both_sides, hooked, measure, with_report
+from ssb_bench.spark_runs.measure import both_sides, hooked, measure
 from ssb_bench.spark_runs.session import CATALOG, require_java
 from ssb_bench.studies.run import fit_queries, run_queries
 
@@ -98,10 +97,9 @@ def demo(bench: Bench, *, row_group_rows: RowGroupRows = DEFAULT_ROW_GROUP_ROWS,
                 finished = handle.status() != "running"
                 say(f"build: {handle.progress()}")
                 for query in queries:
-                    took, plan = with_report(spark, partial(measure, spark, query.sql))
-                    kept = "all row groups"
-                    if plan is not None:
-                        kept = f"{plan.kept} row groups kept, {plan.unindexed} not yet indexed"
+                    took, kept = measure(spark, query.sql), "all row groups"
+                    if took.plan is not None:
+                        kept = f"{took.plan.kept} row groups kept, {took.plan.unindexed} not yet indexed"
                     say(f"  {query.name}: {took.seconds:.2f} s, {kept}")
             report = record_build(bench.layout, handle.wait(), in_background=True)
         text = f"index of {report.row_groups} row groups built in {report.seconds:.1f} s beside the queries"
@@ -122,8 +120,8 @@ def _needle(spark: SparkSession, layout: Layout) -> Iterator[str]:
             for session in sides.values():
                 measure(session, sql)  # warms up
             without = measure(sides["without"], sql).seconds
-            took, plan = with_report(sides["with"], partial(measure, sides["with"], sql))
-            read = "nothing dropped" if plan is None else plan.summary
+            took = measure(sides["with"], sql)
+            read = "nothing dropped" if took.plan is None else took.plan.summary
             yield f"{sql}: {without:.2f} s without the index, {took.seconds:.2f} s with it: {read}"
 
 

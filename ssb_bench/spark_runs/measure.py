@@ -12,20 +12,20 @@ import hashlib
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 import planner
 from planner.report.scan_plan import ScanPlan
 from ssb_bench.data.layout import NAMESPACE
+from ssb_bench.results.record import Number
 from ssb_bench.spark_runs.session import CATALOG
 
-R = TypeVar("R")
 _EVENTS_TIMEOUT_MILLISECONDS = 30_000
 _AGGREGATES: Final = "spark.puffin-index.aggregates"
 
@@ -44,12 +44,19 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One execution of a query, planning included; the answer is None where rows were not fetched."""
+    """One execution of a query, planning included; answer or plan is None if no rows were fetched, or none was made."""
 
     answer: Answer | None
     seconds: float
     rows_read: int
     process_bytes: int | None
+    plan: ScanPlan | None
+
+    @property
+    def counts(self) -> dict[str, Number]:
+        """What it has read."""
+        read: dict[str, Number] = {} if self.process_bytes is None else {"read bytes": self.process_bytes}
+        return read | {"rows read": self.rows_read}
 
 
 def answer_of(rows: Iterable[Sequence[object]]) -> Answer:
@@ -70,7 +77,7 @@ def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement
 
     Rows that are not fetched go into Spark's `noop` sink: millions of rows in Python would hide what reading takes.
     """
-    context = spark.sparkContext
+    context, plans_before = spark.sparkContext, planner.reports(spark)[-1:]
     group = f"ssb-bench-{uuid.uuid4().hex}"
     context.setJobGroup(group, sql)
     try:
@@ -86,7 +93,9 @@ def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement
     finally:
         context._jsc.clearJobGroup()
     process_bytes = None if bytes_before is None or bytes_after is None else bytes_after - bytes_before
-    return Measurement(None if rows is None else answer_of(rows), seconds, rows_read(spark, group), process_bytes)
+    plans = [plan for plan in planner.reports(spark)[-1:] if all(plan is not one for one in plans_before)]
+    answer = None if rows is None else answer_of(rows)
+    return Measurement(answer, seconds, rows_read(spark, group), process_bytes, plans[0] if plans else None)
 
 
 def rows_read(spark: SparkSession, group: str) -> int:
@@ -133,11 +142,3 @@ def both_sides(spark: SparkSession) -> Iterator[dict[str, SparkSession]]:
         session.sql(f"USE {CATALOG}.{NAMESPACE}")
     with hooked(sides["with"]):
         yield sides
-
-
-def with_report(spark: SparkSession, action: Callable[[], R]) -> tuple[R, ScanPlan | None]:
-    """Do something, and give its result and the planner's report of it; None if the planner reported nothing."""
-    before = planner.reports(spark)[-1:]
-    result = action()
-    after = planner.reports(spark)[-1:]
-    return result, after[0] if after and (not before or after[0] is not before[0]) else None

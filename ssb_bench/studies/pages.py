@@ -28,7 +28,7 @@ from ssb_bench.spark_runs.load import (
     require_load,
     write_table,
 )
-from ssb_bench.spark_runs.measure import both_sides, measure as measure_query, with_report
+from ssb_bench.spark_runs.measure import both_sides, measure as measure_query
 from ssb_bench.spark_runs.session import CATALOG
 from ssb_bench.studies.run import answer_due, fit_queries, task_of
 from ssb_bench.studies.systems import SYSTEMS, WorkerProcess, open_systems
@@ -106,11 +106,8 @@ def _few_rows(question: _Question, sides: Mapping[str, SparkSession], workers: M
 
 def ask(spark: SparkSession, sql: str) -> Seen:
     """Ask Spark, and say what it has read."""
-    measured, plan = with_report(spark, lambda: measure_query(spark, sql))
-    counts: dict[str, Number] = {"rows read": measured.rows_read}
-    if measured.process_bytes is not None:
-        counts = {"read bytes": measured.process_bytes} | counts
-    return Seen(measured.answer, counts | _kept(plan), measured.seconds)
+    measured = measure_query(spark, sql)
+    return Seen(measured.answer, measured.counts | _kept(measured.plan), measured.seconds)
 
 
 def _kept(plan: ScanPlan | None) -> dict[str, Number]:
