@@ -22,6 +22,7 @@ from ssb_bench.data.layout import BenchError, Layout, local_path
 from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
 from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task, Work
 from ssb_bench.spark_runs.load import RANGED_COLUMNS, TABLE, make_bloom_table, note_table, open_index
+from ssb_bench.stores.server import tell
 from ssb_bench.studies.run import predicates
 
 TITLE = "Other systems"
@@ -74,12 +75,8 @@ class WorkerProcess:
 
     def ask(self, request: Mapping[str, object]) -> Mapping[str, Any]:
         """Send a request and give the reply, or raise BenchError if the worker reports a failure, or has ended."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
+            line = tell(self._process, json.dumps(request)).readline()
         except BrokenPipeError:
             line = ""
         if not line:
