@@ -7,7 +7,7 @@ queries of `run` are asked of this table.
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import mul
 from typing import Annotated, Final
@@ -18,9 +18,10 @@ from planner.report.scan_plan import ScanPlan
 from ssb_bench.data.layout import NAMESPACE, BenchError
 from ssb_bench.data.workload import SSB_QUERIES
 from ssb_bench.results.record import Number
-from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task, Work
+from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task
 from ssb_bench.spark_runs.load import (
     DEFAULT_TABLE,
+    MERGE,
     expire_snapshots,
     index_default,
     load_default,
@@ -39,20 +40,6 @@ _NEW_KEYS: Final = f"{CATALOG}.{NAMESPACE}.pages_source"
 _OTHERS: Final = ("arrow", "duckdb", "datafusion")
 _BESIDE: Final = ("q5-rows", "q7-rows", *SSB_QUERIES)
 _LEAST_RATIO: Final = 0.98
-_MERGE: Final = (
-    f"MERGE INTO {_SPARK_TABLE} t USING {_NEW_KEYS} s ON t.id = s.id "
-    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What is selected from the table, and how many times as fast the index shall make it."""
-
-    name: str
-    where: str
-    times_as_fast: float
-    columns: str = "*"
 
 
 def measure(
@@ -74,7 +61,7 @@ def measure(
             # The queries of the benchmark ask this table.
             for session in sides.values():
                 session.table(_SPARK_TABLE).createOrReplaceTempView("lineorder")
-            tasks = [_few_rows(one, sides, workers) for one in _questions(spark)]
+            tasks = [_few_rows(sides, workers, *one) for one in _questions(spark)]
             bench.compare([*tasks, *_of_spark(spark, sides)], repeats=repeats)
             due = {query.name: answer_due(bench.layout, query) for query in queries}
             limit = partial(mul, 1 / _LEAST_RATIO)
@@ -83,25 +70,34 @@ def measure(
             _merge(bench, spark, sides, repeats)
 
 
-def _questions(spark: SparkSession) -> Iterator[_Question]:
-    """Ask for the keys of a row that a hash has chosen."""
+def _questions(spark: SparkSession) -> Iterator[tuple[str, str, str, float]]:
+    """Ask for the keys of a row that a hash has chosen: name, columns, condition, and how many times as fast to be."""
     chosen = "max_by(struct(lo_ordtotalprice, lo_custkey, visit), xxhash64(id))"
     [((price, customer, visit),)] = spark.sql(f"SELECT {chosen} FROM {_SPARK_TABLE} WHERE lo_linenumber = 5").collect()
-    yield _Question("a price", f"lo_ordtotalprice = {price}", 12)
-    yield _Question("a customer", f"lo_custkey = {customer}", 5)
-    yield _Question("a customer, 3 columns", f"lo_custkey = {customer}", 3, "lo_orderkey, lo_quantity, lo_revenue")
-    yield _Question("a visitor, in bursts", f"visit = {visit}", 10)
+    yield "a price", "*", f"lo_ordtotalprice = {price}", 12
+    yield "a customer", "*", f"lo_custkey = {customer}", 5
+    yield "a customer, 3 columns", "lo_orderkey, lo_quantity, lo_revenue", f"lo_custkey = {customer}", 3
+    yield "a visitor, in bursts", "*", f"visit = {visit}", 10
 
 
-def _few_rows(question: _Question, sides: Mapping[str, SparkSession], workers: Mapping[str, WorkerProcess]) -> Task:
-    sql = f"SELECT {question.columns} FROM lineorder WHERE {question.where}"
-    totals = f"SELECT count(*), sum(lo_revenue) FROM lineorder WHERE {question.where}"
+def _few_rows(
+    sides: Mapping[str, SparkSession],
+    workers: Mapping[str, WorkerProcess],
+    name: str,
+    columns: str,
+    where: str,
+    times_as_fast: float,
+) -> Task:
+    task = _asked(sides, name, f"SELECT {columns} FROM lineorder WHERE {where}", times_as_fast)
+    totals = f"SELECT count(*), sum(lo_revenue) FROM lineorder WHERE {where}"
     due = [*sides["without"].sql(totals).collect()[0]]
-    works: dict[str, Work] = {side: partial(ask, session, sql) for side, session in sides.items()}
-    if question.columns == "*":
-        works |= {SYSTEMS[name].title: partial(_ask_worker, one, question.where, due) for name, one in workers.items()}
-    limit = partial(mul, 1 / question.times_as_fast)
-    return Task(question.name, works, heading="Few rows", limit=limit)
+    others = {SYSTEMS[own].title: partial(_ask_worker, worker, where, due) for own, worker in workers.items()}
+    return replace(task, works={**task.works, **others}) if columns == "*" else task
+
+
+def _asked(sides: Mapping[str, SparkSession], name: str, sql: str, times_as_fast: float) -> Task:
+    works = {side: partial(ask, session, sql) for side, session in sides.items()}
+    return Task(name, works, heading="Few rows", limit=partial(mul, 1 / times_as_fast))
 
 
 def ask(spark: SparkSession, sql: str) -> Seen:
@@ -131,13 +127,8 @@ def _of_spark(spark: SparkSession, sides: Mapping[str, SparkSession]) -> Iterato
     for session in sides.values():
         listed = session.createDataFrame([(one.lo_custkey,) for one in customers], "lo_custkey INT")
         listed.createOrReplaceTempView("listed")
-    questions = (
-        ("join with a list of 3", "SELECT * FROM lineorder JOIN listed USING (lo_custkey)", 4),
-        ("top 10 by revenue", "SELECT * FROM lineorder ORDER BY lo_revenue DESC, id LIMIT 10", 5),
-    )
-    for name, sql, ratio in questions:
-        works = {side: partial(ask, session, sql) for side, session in sides.items()}
-        yield Task(name, works, heading="Few rows", limit=partial(mul, 1 / ratio))
+    yield _asked(sides, "join with a list of 3", "SELECT * FROM lineorder JOIN listed USING (lo_custkey)", 4)
+    yield _asked(sides, "top 10 by revenue", "SELECT * FROM lineorder ORDER BY lo_revenue DESC, id LIMIT 10", 5)
 
 
 def _merge(bench: Bench, spark: SparkSession, sides: Mapping[str, SparkSession], repeats: int) -> None:
@@ -152,7 +143,7 @@ def _merge(bench: Bench, spark: SparkSession, sides: Mapping[str, SparkSession],
 
     def merge(session: SparkSession) -> Seen:
         started = time.perf_counter()
-        session.sql(_MERGE)
+        session.sql(MERGE.format(table=_SPARK_TABLE, source=_NEW_KEYS))
         seconds = time.perf_counter() - started
         summary = session.sql(newest).collect()[0].summary
         session.sql(f"CALL {CATALOG}.system.rollback_to_snapshot('{DEFAULT_TABLE}', {snapshot})")

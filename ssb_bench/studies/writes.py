@@ -21,6 +21,7 @@ from ssb_bench.data.layout import NAMESPACE, local_path
 from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task
 from ssb_bench.spark_runs.load import (
     DEFAULT_ROW_GROUP_ROWS,
+    MERGE,
     expire_snapshots,
     note_indexed,
     row_group_properties,
@@ -41,10 +42,7 @@ _ROWS, _POSITIONS = 0, 1
 _ENABLED: Final = "spark.puffin-index.enabled"
 _MERGED_KEYS: Final = 1_000
 _CHOICES: Final = {"recent": "ORDER BY lo_orderkey DESC, lo_linenumber DESC LIMIT 100000", "scattered": ""}
-_MERGE: Final = (
-    f"MERGE INTO {_SPARK_TABLE} t USING {_SPARK_TABLE}_{{keys}} s ON t.id = s.id "
-    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-)
+_MERGE: Final = MERGE.format(table=_SPARK_TABLE, source=f"{_SPARK_TABLE}_{{keys}}")
 _DELETE: Final = f"DELETE FROM {_SPARK_TABLE} WHERE id IN (SELECT id FROM {_SPARK_TABLE}_{{keys}} WHERE id <= {{last}})"
 _SUMS: Final = f"SELECT count(*), sum(lo_revenue) FROM {_SPARK_TABLE}"
 

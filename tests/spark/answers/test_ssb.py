@@ -216,7 +216,7 @@ def test_answers_compare_by_value_whoever_made_them(spark: SparkSession, layout:
 @pytest.mark.nightly
 def test_the_demonstration_builds_beside_queries_and_draws(spark: SparkSession, layout: Layout, loaded: Load) -> None:
     """It makes the table and the index anew, with the same row groups, so that the other tests hold after it too."""
-    layout.load_json.unlink()
+    (layout.warehouse / "load.json").unlink()
     out = io.StringIO()
     bench = Bench(layout, console=Console(file=out, width=120), spark=spark)
     demo(bench, row_group_rows=ROW_GROUP_ROWS, repeats=1)
