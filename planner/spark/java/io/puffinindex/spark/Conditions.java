@@ -312,16 +312,11 @@ public final class Conditions {
     }
     beyondFilters = true;
     return Node.of(
-        "node",
-        "contains",
-        "test",
-        asked.test(),
-        "part",
-        asked.part(),
-        "value",
-        column(type, field, path),
-        "members",
-        members);
+        "node", "contains",
+        "test", asked.test(),
+        "part", asked.part(),
+        "value", column(type, field, path),
+        "members", members);
   }
 
   /** The node of a column, the leaf of a struct or the value of a map's key; null for others. */
