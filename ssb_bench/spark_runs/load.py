@@ -2,13 +2,13 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import partitioning
 
 from puffin_index import BuildReport, IndexDefinition, TableIndex
@@ -75,13 +75,11 @@ DEFINITION: Final = IndexDefinition.of(bitmap=["lo_suppkey", *RANGED_COLUMNS], b
 
 DEFAULT_TABLE: Final = f"{TABLE}_default"
 """The same rows as Iceberg writes them by default, with an id of each, and visits."""
-MERGE: Final = (
-    "MERGE INTO {table} t USING {source} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-)
+RECENT: Final = "ORDER BY lo_orderkey DESC, lo_linenumber DESC LIMIT 100000"
 _ORDERS_A_BLOCK, _BURST_ORDERS, _VISITS = 8, 3, 6
 """Order keys have 8 of each 32 numbers; three orders have twelve rows on average; a visitor comes six times."""
 _INDEXED: Final = ("id", "visit", "lo_custkey", "lo_suppkey", *RANGED_COLUMNS)
-_DEFAULT_DEFINITION: Final = IndexDefinition.of(bitmap=_INDEXED, bsi=RANGED_COLUMNS)
+DEFAULT_DEFINITION: Final = IndexDefinition.of(bitmap=_INDEXED, bsi=RANGED_COLUMNS)
 DEFAULT_ROW_GROUP_ROWS: Final = 50_000
 _LOADED: Final = "load.json"
 _BUILT: Final = "build.json"
@@ -211,10 +209,18 @@ def define_index(layout: Layout) -> TableIndex:
     return TableIndex.create(open_catalog(layout.warehouse), TABLE, DEFINITION)
 
 
-def index_default(spark: SparkSession, layout: Layout) -> tuple[TableIndex, BuildReport]:
-    """Build what is missing of the index of lineorder with default properties."""
-    index = TableIndex.create(open_catalog(layout.warehouse), DEFAULT_TABLE, _DEFAULT_DEFINITION)
-    return index, index.build(spark)
+def index_table(bench: Bench, spark: SparkSession, table: str, definition: IndexDefinition) -> TableIndex:
+    """Build what is missing of the index of a table, and note what both are."""
+    index = TableIndex.create(open_catalog(bench.layout.warehouse), table, definition)
+    report = index.build(spark)
+    if report.rows:
+        bench.note("index", build_seconds=report.seconds)
+    index.refresh()
+    status = index.status()
+    rows = int(index.data_table.inspect.files()["record_count"].to_numpy().sum())
+    facts = {name: getattr(status, name) for name in ("data_files", "row_groups", "data_bytes", "index_bytes")}
+    bench.note("table", rows=rows, **facts)
+    return index
 
 
 def open_index(warehouse: Path, table: str = TABLE) -> TableIndex:
@@ -240,18 +246,37 @@ def describe_index(layout: Layout) -> Facts:
     return facts | built if built.pop("snapshot_id", None) == status.snapshot_id else facts
 
 
-def note_indexed(bench: Bench, index: TableIndex) -> int:
-    """Note what a table and its index are; give the rows of the table."""
-    index.refresh()
-    status = index.status()
-    rows = int(index.data_table.inspect.files()["record_count"].to_numpy().sum())
-    facts = {name: getattr(status, name) for name in ("data_files", "row_groups", "data_bytes", "index_bytes")}
-    bench.note("table", rows=rows, **facts)
-    return rows
+def write_source(spark: SparkSession, table: str, source: str, among: str, new: int = 0) -> list[int]:
+    """Write 1,000 rows that a hash chooses, changed, and some with new ids as the source of a MERGE; give the old ids.
+
+    They are chosen among the first rows of the table as SQL says, `ORDER BY ... LIMIT ...`.
+    """
+    chosen = f"SELECT id FROM (SELECT id FROM {table} {among}) ORDER BY xxhash64(id, 7) LIMIT 1000"
+    ids = sorted(row.id for row in spark.sql(chosen).collect())
+    rows = spark.sql(f"SELECT * FROM {table} WHERE id IN {(*ids,)}").localCheckpoint()
+    changed = rows.selectExpr("* EXCEPT (lo_quantity)", "lo_quantity + 1 AS lo_quantity").select(*rows.columns)
+    others = rows.limit(new).selectExpr("id ^ 1099511627776 AS id", *(name for name in rows.columns if name != "id"))
+    write_table(changed.unionByName(others).coalesce(1), source, {})
+    return ids
 
 
-def expire_snapshots(spark: SparkSession, table: str) -> None:
-    """Delete what statements have written into a table that was rolled back."""
+def newest_snapshot(spark: SparkSession, table: str) -> Row:
+    """Give ID and summary of the snapshot that a table has now."""
+    ids = f"SELECT snapshot_id FROM {table}.history ORDER BY made_current_at DESC LIMIT 1"
+    return spark.sql(f"SELECT snapshot_id, summary FROM {table}.snapshots JOIN ({ids}) USING (snapshot_id)").collect()[
+        0
+    ]
+
+
+def roll_back(spark: SparkSession, table: str, snapshot: int) -> None:
+    """Let a table be what it was, before the statement that was measured."""
+    spark.sql(f"CALL {CATALOG}.system.rollback_to_snapshot('{table}', {snapshot})")
+
+
+def drop_changes(spark: SparkSession, table: str, sources: Iterable[str]) -> None:
+    """Delete what statements have written into a table that was rolled back, and what they took it from."""
+    for source in sources:
+        spark.sql(f"DROP TABLE IF EXISTS {source} PURGE")
     now = "TIMESTAMP '2100-01-01 00:00:00'"
     spark.sql(f"CALL {CATALOG}.system.expire_snapshots(table => '{table}', older_than => {now})")
 

@@ -12,10 +12,13 @@ import hashlib
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import mul
 from pathlib import Path
+from string import Template
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -23,7 +26,9 @@ from pyspark.sql import SparkSession
 import planner
 from planner.report.scan_plan import ScanPlan
 from ssb_bench.data.layout import NAMESPACE
+from ssb_bench.data.workload import Query, queries_of
 from ssb_bench.results.record import Number
+from ssb_bench.spark_runs.bench import Seen, Task, Work
 from ssb_bench.spark_runs.session import CATALOG
 
 _EVENTS_TIMEOUT_MILLISECONDS = 30_000
@@ -54,9 +59,13 @@ class Measurement:
 
     @property
     def counts(self) -> dict[str, Number]:
-        """What it has read."""
+        """What it has read, and what the planner says of the scan."""
         read: dict[str, Number] = {} if self.process_bytes is None else {"read bytes": self.process_bytes}
-        return read | {"rows read": self.rows_read}
+        read["rows read"] = self.rows_read
+        if self.plan is not None:
+            pages = {} if self.plan.by_pages is None else {"pages": self.plan.by_pages.pages_read}
+            read |= {"row groups": self.plan.kept, **pages, "plan seconds": self.plan.planning_seconds}
+        return read
 
 
 def answer_of(rows: Iterable[Sequence[object]]) -> Answer:
@@ -98,6 +107,22 @@ def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement
     return Measurement(answer, seconds, rows_read(spark, group), process_bytes, plans[0] if plans else None)
 
 
+def ask(spark: SparkSession, sql: str) -> Seen:
+    """Ask Spark, and say what it has read."""
+    measured = measure(spark, sql)
+    return Seen(measured.answer, measured.counts, measured.seconds)
+
+
+def tasks_of(study: str, sides: Mapping[str, SparkSession], heading: str = "") -> Iterator[tuple[Query, Task]]:
+    """Make a task of each query of a study; what its header chooses stands for the names in its SQL."""
+    for query in queries_of(study):
+        chosen = sides["without"].sql(query.headers.get("chosen", "SELECT 1")).collect()[0].asDict()
+        asked = replace(query, sql=Template(query.sql).substitute(chosen))
+        works: dict[str, Work] = {side: partial(ask, session, asked.sql) for side, session in sides.items()}
+        limit = partial(mul, 1 / float(query.headers["times-as-fast"]))
+        yield asked, Task(query.title, works, heading=heading, limit=limit)
+
+
 def rows_read(spark: SparkSession, group: str) -> int:
     """Sum the input records of the tasks of a job group."""
     scala_context = spark.sparkContext._jsc.sc()
@@ -135,10 +160,10 @@ def hooked(session: SparkSession, *, aggregates: bool = True) -> Iterator[SparkS
 
 
 @contextmanager
-def both_sides(spark: SparkSession) -> Iterator[dict[str, SparkSession]]:
+def both_sides(spark: SparkSession, *, aggregates: bool = True) -> Iterator[dict[str, SparkSession]]:
     """Give sessions `without` the hook and `with` it, which find the SSB tables by their names."""
     sides = {side: spark.newSession() for side in ("without", "with")}
     for session in sides.values():
         session.sql(f"USE {CATALOG}.{NAMESPACE}")
-    with hooked(sides["with"]):
+    with hooked(sides["with"], aggregates=aggregates):
         yield sides

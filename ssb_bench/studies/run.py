@@ -118,11 +118,9 @@ def task_of(query: Query, sessions: dict[str, SparkSession], table_rows: int, du
             counts = {"row groups": reports[-1].row_groups} | counts
         if plan is not None:
             reports.append(plan)
-            counts = {"row groups": plan.kept} | counts
-            counts["answered row groups"] = plan.reason_counts().get("answered", 0)
+            counts = {"row groups": plan.kept, **counts, "answered row groups": plan.reason_counts().get("answered", 0)}
             # The most: later plans have some of it in memory.
             counts["index bytes"] = max(report.index_bytes_read for report in reports)
-            counts["plan seconds"] = plan.planning_seconds
         return Seen(answer, counts, measured.seconds)
 
     return Task(query.name, {side: partial(execute, side) for side in sessions}, due, HEADINGS[query.workload])

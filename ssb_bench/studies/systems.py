@@ -4,7 +4,6 @@ Cold is the first execution of a query in a process that has just started, after
 on another table. Answers are those of DuckDB. A system that cannot be run is noted with the reason.
 """
 
-import itertools
 import json
 import logging
 import os
@@ -14,13 +13,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from ssb_bench.data.dataset import open_duckdb
-from ssb_bench.data.layout import BenchError, Layout, local_path
+from ssb_bench.data.layout import BenchError, local_path
 from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
-from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task, Work
+from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task
 from ssb_bench.spark_runs.load import RANGED_COLUMNS, TABLE, make_bloom_table, note_table, open_index
 from ssb_bench.stores.server import tell
 from ssb_bench.studies.run import predicates
@@ -107,7 +107,7 @@ def measure(
 ) -> None:
     """Compare systems on the same rows, cold and warm; one that cannot be run is listed with the reason."""
     note_table(bench)
-    chosen = system or tuple(SYSTEMS)
+    chosen, folder = system or tuple(SYSTEMS), bench.layout.root / "systems"
     if "iceberg-bloom" in chosen:
         with bench.session() as spark:
             bench.note("bloom filters", **make_bloom_table(spark, bench.layout))
@@ -119,7 +119,7 @@ def measure(
             is_rows = name in ROWS_QUERIES
             request = {"kind": "rows" if is_rows else "count", "where": where}
             works = {
-                SYSTEMS[own].title: _work(bench.layout, worker, {**request, "system": own})
+                SYSTEMS[own].title: partial(_ask, worker, {**request, "system": own}, [folder, bench.layout.warehouse])
                 for own, worker in workers.items()
             }
             due, heading = ([count, revenue], "select *") if is_rows else (count, "count(*)")
@@ -127,17 +127,12 @@ def measure(
         bench.compare(tasks, repeats=repeats)
 
 
-def _work(layout: Layout, worker: WorkerProcess, query: Mapping[str, object]) -> Work:
-    """Give what asks a system; its first execution is cold."""
-    executions = itertools.count()
-
-    def ask() -> Seen:
-        if next(executions) == 0:
-            drop_caches([layout.root / "systems", layout.warehouse])
-        reply = worker.ask({"query": query})
-        return Seen(reply["answer"], seconds=float(reply["seconds"]))
-
-    return ask
+def _ask(worker: WorkerProcess, query: Mapping[str, object], cached: list[Path]) -> Seen:
+    """Ask a system; the first time, the operating system has forgotten some folders."""
+    drop_caches(cached)
+    cached.clear()
+    reply = worker.ask({"query": query})
+    return Seen(reply["answer"], seconds=float(reply["seconds"]))
 
 
 @contextmanager
