@@ -15,13 +15,7 @@ from pyiceberg.types import NestedField
 from planner.condition.rows import ReadColumn
 from planner.condition.tree.nodes import UNKNOWN, Leaf, Predicate
 from planner.condition.tree.simplify import MOST_KEYS, conjunction, disjunction
-from puffin_index.data.deletes import (
-    DeleteColumn,
-    EqualityDelete,
-    are_among,
-    distinct_rows,
-    read_equality_delete,
-)
+from puffin_index.data.deletes import DeleteColumn, EqualityDelete, are_among, distinct_rows, read_equality_delete
 from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, signed_keys
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.storage.arrays import Flags
