@@ -32,8 +32,6 @@ from ssb_bench.studies.run import fit_queries, run_queries
 _TYPES: Final[dict[object, click.ParamType[Any]]] = {
     int: click.IntRange(min=1),
     float: click.FloatRange(min=0),
-    bool: click.BOOL,
-    str: click.STRING,
     Path: click.Path(path_type=Path),
 }
 # Any: commands have whatever options they have.
@@ -211,7 +209,8 @@ def _option(parameter: str, hint: Any, default: object) -> Callable[[Command], C
     text, *choices = hint.__metadata__
     kind, is_many = hint.__origin__, get_origin(hint.__origin__) is tuple
     # The first type of `tuple[int, ...]` and of `Path | None` is that of a value.
-    typed: click.ParamType[Any] = click.Choice([*choices[0]]) if choices else _TYPES[(get_args(kind) or (kind,))[0]]
+    own = (get_args(kind) or (kind,))[0]
+    typed: Any = click.Choice([*choices[0]]) if choices else _TYPES.get(own, own)
     name = f"--{parameter.replace('_', '-')}"
     return click.option(
         f"{name}/--no-{name[2:]}" if kind is bool else name,

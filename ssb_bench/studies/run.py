@@ -56,11 +56,6 @@ def fit_queries(layout: Layout, names: Sequence[str] = VOLCANO_QUERIES) -> list[
         return [fit(load_query(name), connection) for name in names]
 
 
-def predicates(layout: Layout, names: Sequence[str]) -> dict[str, str]:
-    """Give the predicates of queries of lineorder, by name."""
-    return {query.name: query.where for query in fit_queries(layout, names)}
-
-
 def run_queries(bench: Bench, queries: Sequence[Query], *, repeats: int = 5) -> None:
     """Measure queries; nothing else may run in the session."""
     loaded = note_table(bench)

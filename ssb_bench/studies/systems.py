@@ -23,7 +23,7 @@ from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
 from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task
 from ssb_bench.spark_runs.load import RANGED_COLUMNS, TABLE, make_bloom_table, note_table, open_index
 from ssb_bench.stores.server import tell
-from ssb_bench.studies.run import predicates
+from ssb_bench.studies.run import fit_queries
 
 TITLE = "Other systems"
 QUERIES = (*VOLCANO_QUERIES, *ROWS_QUERIES[:-1])
@@ -113,17 +113,17 @@ def measure(
             bench.note("bloom filters", **make_bloom_table(spark, bench.layout))
     with open_systems(bench, chosen) as workers, open_duckdb(bench.layout) as connection:
         tasks = []
-        for name, where in predicates(bench.layout, query or QUERIES).items():
-            sql = f"SELECT count(*), coalesce(sum(lo_revenue), 0)::BIGINT FROM lineorder WHERE {where}"
+        for one in fit_queries(bench.layout, query or QUERIES):
+            sql = f"SELECT count(*), coalesce(sum(lo_revenue), 0)::BIGINT FROM lineorder WHERE {one.where}"
             [(count, revenue)] = connection.execute(sql).fetchall()
-            is_rows = name in ROWS_QUERIES
-            request = {"kind": "rows" if is_rows else "count", "where": where}
+            is_rows = one.workload == "rows"
+            request = {"kind": "rows" if is_rows else "count", "where": one.where}
             works = {
                 SYSTEMS[own].title: partial(_ask, worker, {**request, "system": own}, [folder, bench.layout.warehouse])
                 for own, worker in workers.items()
             }
             due, heading = ([count, revenue], "select *") if is_rows else (count, "count(*)")
-            tasks.append(Task(name, works, due, heading))
+            tasks.append(Task(one.name, works, due, heading))
         bench.compare(tasks, repeats=repeats)
 
 

@@ -32,8 +32,7 @@ def measure(bench: Bench, *, lines: Annotated[int, "Lines of the table."] = 20_0
         table, catalog = f"{NAMESPACE}.lines_{lines}", open_catalog(bench.layout.warehouse)
         catalog.create_namespace_if_not_exists(NAMESPACE)
         if not catalog.table_exists(table):
-            written = write_table(spark.sql(_sql(lines)), f"{CATALOG}.{table}", {}, "at")
-            bench.note("table", write_seconds=written)
+            bench.note("table", write_seconds=write_table(spark.sql(_sql(lines)), f"{CATALOG}.{table}", {}, "at"))
         index = index_table(bench, spark, table, _DEFINITION)
         with both_sides(spark) as sides:
             for session in sides.values():

@@ -167,10 +167,7 @@ public final class Conditions {
     } else if (expression instanceof In in) {
       node = membership(in.value(), Lists.from(in.list()));
     } else if (expression instanceof InSet in) {
-      DataType own = in.child().dataType();
-      List<Expression> members = new ArrayList<>();
-      Lists.from(in.hset()).forEach(member -> members.add(new Literal(member, own)));
-      node = membership(in.child(), members);
+      node = membership(in.child(), Contained.members(in));
     } else if (TESTS.containsKey(type)) {
       Node value = value(expression.children().apply(0));
       node = value == null ? null : Node.of("node", TESTS.get(type), "value", value);
