@@ -14,14 +14,8 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from puffin_index.data import data_table as tables
 from puffin_index.data.column_source import Reading, reading_of
-from puffin_index.data.data_table import (
-    DataFile,
-    count_snapshots_behind,
-    find_snapshot,
-    list_data_files,
-    measure_data_files,
-)
 from puffin_index.definition.index_definition import ResolvedColumn, without_indexes
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import DefinitionError, NotFoundError
@@ -47,15 +41,15 @@ class BuildScope:
 
     def find_snapshot(self, table: Table) -> Snapshot | None:
         """Return the snapshot to index, None while the table is empty, or raise NotFoundError if the table lacks it."""
-        return find_snapshot(table, self.snapshot_id, self.ref)
+        return tables.find_snapshot(table, self.snapshot_id, self.ref)
 
-    def list_data_files(self, table: Table) -> tuple[DataFile, ...]:
+    def list_data_files(self, table: Table) -> tuple[tables.DataFile, ...]:
         """List the data files in the scope, or raise NotFoundError, or DefinitionError if the filter does not fit."""
         snapshot = self.find_snapshot(table)
         if snapshot is None:
             return ()
         try:
-            return list_data_files(table, snapshot.snapshot_id, self.row_filter)
+            return tables.list_data_files(table, snapshot.snapshot_id, self.row_filter)
         except (ValueError, TypeError, NotImplementedError) as error:
             raise DefinitionError(f"Iceberg cannot choose data files by this predicate: {error}") from error
 
@@ -168,7 +162,7 @@ def read_lag(
 
 def read_status(data_table: Table, index_table: Table, columns: Sequence[ResolvedColumn]) -> IndexStatus:
     """Return the coverage of the current snapshot and the size of the indexes."""
-    live, column_bytes = measure_data_files(data_table, {column.field_id for column in columns})
+    live, column_bytes = tables.measure_data_files(data_table, {column.field_id for column in columns})
     every, reading = read_entries(index_table), reading_of(data_table)
     entries = index_rows.readable_entries(every, reading)
     missing = _unindexed(live, entries, columns)
@@ -211,7 +205,7 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
     )
 
 
-def _outdated(entries: pa.Table, files: Sequence[DataFile], reading: Reading) -> Iterator[str]:
+def _outdated(entries: pa.Table, files: Sequence[tables.DataFile], reading: Reading) -> Iterator[str]:
     """Yield sentences about columns that scans read from another source, and files whose partition had other values."""
     rejected = reading.rejects(index_rows.sources_of(entries))
     paths = {file.path for file in files} if rejected else set()
@@ -230,13 +224,15 @@ def _outdated(entries: pa.Table, files: Sequence[DataFile], reading: Reading) ->
         yield f"{count} data files: their partitions had other values when they were indexed"
 
 
-def _unindexed(files: Sequence[DataFile], entries: pa.Table, columns: Sequence[ResolvedColumn]) -> list[DataFile]:
+def _unindexed(
+    files: Sequence[tables.DataFile], entries: pa.Table, columns: Sequence[ResolvedColumn]
+) -> list[tables.DataFile]:
     found = index_rows.indexed_kinds(entries, {file.identity for file in files})
     return [file for file in files if file.record_count and without_indexes(columns, found.get(file.identity, set()))]
 
 
-def _lag(data_table: Table, missing: Sequence[DataFile], head: Snapshot | None) -> Lag:
-    behind = count_snapshots_behind(data_table, head, {file.path for file in missing})
+def _lag(data_table: Table, missing: Sequence[tables.DataFile], head: Snapshot | None) -> Lag:
+    behind = tables.count_snapshots_behind(data_table, head, {file.path for file in missing})
     return Lag(behind, len(missing), sum(file.file_size for file in missing))
 
 
@@ -262,5 +258,5 @@ def _read_segment(index_table: Table, rows: Sequence[index_rows.EntryRow]) -> So
         raise NotFoundError(f"{error}: `puffin-index verify --repair` indexes its data files anew") from error
 
 
-def _row_group_count(files: Sequence[DataFile]) -> int:
+def _row_group_count(files: Sequence[tables.DataFile]) -> int:
     return sum(max(1, len(file.split_offsets)) for file in files)
