@@ -25,7 +25,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.connector.expressions.Expression;
-import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.FieldReference;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
@@ -168,8 +168,7 @@ public record RuntimeScan(
   }
 
   private NamedReference[] filterAttributes() {
-    Stream<NamedReference> own =
-        columns.keySet().stream().map(name -> Expressions.column(quoted(name)));
+    Stream<NamedReference> own = columns.keySet().stream().map(name -> FieldReference.column(name));
     return Stream.concat(Stream.of(scan().filterAttributes()), own).toArray(NamedReference[]::new);
   }
 
@@ -184,7 +183,7 @@ public record RuntimeScan(
       String column = column(predicate);
       boolean isOfKeys = column != null && predicate.name().equals("IN");
       Node node = isOfKeys ? columns.get(column) : null;
-      if (column == null || own.contains(Expressions.column(quoted(column)))) {
+      if (column == null || own.contains(FieldReference.column(column))) {
         partition.add(predicate);
       }
       if (node != null && predicate.children().length <= MOST_KEYS) {
@@ -212,10 +211,6 @@ public record RuntimeScan(
     } catch (Throwable e) {
       rule.tell("index not used, the scan reads what it read without runtime keys: " + scan, e);
     }
-  }
-
-  private static String quoted(String column) {
-    return "`" + column.replace("`", "``") + "`";
   }
 
   /** The top-level column that a runtime filter tests; null if the filter tests something else. */
