@@ -3,6 +3,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SITE := build/docs-environment
 DATA ?= data
 SF ?= 1
 # Two processes, each with a Spark session that tests share. A third one makes runs no shorter on two cores.
@@ -79,7 +80,15 @@ wheel: $(STAMP) ## Build the wheel and the sdist into dist/, with the hook's jar
 	@bash scripts/make-environment build/environment requirements/build.txt
 	@build/environment/bin/python -m hatchling build --target sdist --target wheel
 
-lint: $(STAMP) ## Formatting, lint, types and import directions, of Python and of the hook's Java
+$(SITE)/.installed: requirements/docs.txt
+	@bash scripts/make-environment $(SITE) requirements/docs.txt
+	@touch $@
+
+# Without --quiet, which hides the warnings that end a strict build.
+docs: $(SITE)/.installed ## Build the site of the documents into build/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build
+
+lint: $(STAMP) docs ## Formatting, lint, types, import directions, of Python and of the hook's Java; the site of the documents
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -101,8 +110,9 @@ $(BENCH)/warehouse/build.json: $(BENCH)/warehouse/load.json
 $(BENCH)/all/%.json: $(BENCH)/warehouse/build.json
 	@$(SSB_BENCH) $* $(OF_SF) $(OPTIONS_$*)
 
-lock: $(STAMP) ## Renew requirements/dev.txt and requirements/build.txt from pyproject.toml
+lock: $(STAMP) ## Renew requirements/dev.txt, build.txt and docs.txt
 	@$(BIN)/$(LOCK) --extra dev --output-file requirements/dev.txt pyproject.toml
 	@echo "hatchling>=1.27" | $(BIN)/$(LOCK) --constraint requirements/dev.txt --output-file requirements/build.txt -
+	@echo "mkdocs-material>=9.7" | $(BIN)/$(LOCK) --constraint requirements/dev.txt --output-file requirements/docs.txt -
 
-.PHONY: help env java jars demo test quick nightly soak matrix services conformance wheel lint bench lock
+.PHONY: help env java jars demo test quick nightly soak matrix services conformance wheel docs lint bench lock

@@ -38,7 +38,7 @@ class _Record(BaseModel):
 
 
 class QueryRecord(_Record):
-    """One scan of an indexed table, as it was planned; docs/operations.md (Query log) describes each field."""
+    """One scan of an indexed table, as it was planned; docs/monitoring.md (Query log) describes each field."""
 
     where: str
     row_groups: int

@@ -13,19 +13,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from puffin_index.data.data_table import open_table, refresh_table
-from puffin_index.definition.index_definition import (
-    BoundDefinition,
-    IndexDefinition,
-    ResolvedColumn,
-    fit_warnings,
-    from_json,
-    indexes_of,
-    read_properties,
-    resolve,
-    stored_kinds,
-    to_json,
-    unite,
-)
+from puffin_index.definition import index_definition
+from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn
 from puffin_index.definition.names import NamedIndex
 from puffin_index.display import Cell, Described, Grid, Report, show_live
 from puffin_index.errors import DefinitionError, NotFoundError
@@ -80,7 +69,7 @@ class TableIndex(Described):
                 raise DefinitionError(f"the new definition would take away: {lost}")
             if lost:
                 _log.warning("the new definition of %s takes away: %s", table, lost)
-        index_table = define_index_table(catalog, data_table, to_json(columns))
+        index_table = define_index_table(catalog, data_table, index_definition.to_json(columns))
         return cls(catalog, data_table, index_table)
 
     @classmethod
@@ -90,12 +79,12 @@ class TableIndex(Described):
             return cls.open(catalog, table)
         except NotFoundError:
             data_table = open_table(catalog, TableName.parse(table))
-            found = read_properties(data_table.properties, data_table.schema())
+            found = index_definition.read_properties(data_table.properties, data_table.schema())
             for warning in found.warnings:
                 _log.warning("%s", warning)
             if not found.columns:
                 raise
-        return cls(catalog, data_table, define_index_table(catalog, data_table, to_json(())))
+        return cls(catalog, data_table, define_index_table(catalog, data_table, index_definition.to_json(())))
 
     @classmethod
     def add(cls, catalog: Catalog, table: str, name: str, definition: IndexDefinition) -> TableIndex:
@@ -107,7 +96,7 @@ class TableIndex(Described):
         """
         data_table = open_table(catalog, TableName.parse(table))
         columns = _resolve(definition, data_table)
-        index_table = ensure_index_table(catalog, data_table, to_json(()))
+        index_table = ensure_index_table(catalog, data_table, index_definition.to_json(()))
         change_definition(data_table, index_table, lambda stored: stored.with_index(name, columns))
         return cls(catalog, data_table, index_table)
 
@@ -163,7 +152,7 @@ class TableIndex(Described):
     def remove_kinds(self, definition: IndexDefinition) -> None:
         """Take kinds out of the definition, or raise DefinitionError if one is missing or nothing would be left."""
         self.refresh()
-        columns = resolve(definition, self.data_table.schema())
+        columns = index_definition.resolve(definition, self.data_table.schema())
         change_definition(self.data_table, self.index_table, lambda stored: stored.without_kinds(columns))
 
     @property
@@ -175,7 +164,7 @@ class TableIndex(Described):
     def columns(self) -> tuple[ResolvedColumn, ...]:
         """The definition from `create` and from table properties, bound to the data table's schema."""
         created, properties = self._bound
-        return unite(created.columns, properties.columns)
+        return index_definition.unite(created.columns, properties.columns)
 
     @property
     def names(self) -> tuple[NamedIndex, ...]:
@@ -201,10 +190,12 @@ class TableIndex(Described):
         return self.index_table.properties[catalogue.PROPERTY_DEFINITION]
 
     @property
-    def _bound(self) -> tuple[BoundDefinition, BoundDefinition]:
+    def _bound(self) -> tuple[index_definition.BoundDefinition, index_definition.BoundDefinition]:
         """The definition from `create`, and that from table properties."""
         schema = self.data_table.schema()
-        return from_json(self._stored, schema), read_properties(self.data_table.properties, schema)
+        return index_definition.from_json(self._stored, schema), index_definition.read_properties(
+            self.data_table.properties, schema
+        )
 
     def refresh(self) -> None:
         """Load the newest state of both tables, or raise NotFoundError if one of the tables is gone."""
@@ -283,7 +274,7 @@ class TableIndex(Described):
         With `repair`, bad entries are dropped and their data files indexed anew at once, by local processes.
         """
         self.refresh()
-        report = verify(self.data_table, self.index_table, indexes_of(self.columns), sample)
+        report = verify(self.data_table, self.index_table, index_definition.indexes_of(self.columns), sample)
         if not repair or not report.findings:
             return report
         dropped = drop_bad_entries(self.index_table, report.findings)
@@ -336,7 +327,7 @@ class TableIndex(Described):
     @property
     def _kept(self) -> dict[FieldKind, Options]:
         """The indexes to keep, with their options; also indexes of columns that only older snapshots have."""
-        return stored_kinds(self._stored) | indexes_of(self.columns)
+        return index_definition.stored_kinds(self._stored) | index_definition.indexes_of(self.columns)
 
     def status(self) -> IndexStatus:
         """Return the coverage of the current snapshot and the size of the indexes."""
@@ -346,7 +337,7 @@ class TableIndex(Described):
 
 def _resolve(definition: IndexDefinition, data_table: Table) -> tuple[ResolvedColumn, ...]:
     """Bind a definition to the schema, and warn of kinds that suit their columns badly."""
-    columns = resolve(definition, data_table.schema())
-    for warning in fit_warnings(columns):
+    columns = index_definition.resolve(definition, data_table.schema())
+    for warning in index_definition.fit_warnings(columns):
         _log.warning("%s", warning)
     return columns

@@ -15,7 +15,7 @@ def main() -> None:
             raise
         print(f"error: {MissingExtraError(error.name or 'a package', 'bench')}", file=sys.stderr)  # noqa: T201
         sys.exit(1)
-    commands.main()
+    commands.cli(prog_name="ssb-bench")
 
 
 if __name__ == "__main__":

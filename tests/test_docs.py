@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
+import planner
 import puffin_index
 from planner.commands.main import main
 from planner.spark.settings import Settings
@@ -27,6 +28,7 @@ from puffin_index.kinds.bloom.filter import bit_positions, filter_shape, grid_bi
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.binary import write_int64_be, write_uint32_be
 from puffin_index.storage.parts import checksum32
+from tests.documents import LANGUAGES, NOT_RUN, PAGES, RUN_PAGES, blocks_of
 
 ROOT = Path(__file__).parents[1]
 _SKIPPED = {"data", "node_modules", "dist", "build"}
@@ -34,7 +36,6 @@ _BLOB_TYPE = re.compile(r"(?:puffin-index|paimon)-[a-z0-9-]+-v\d+")
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _SOURCE = re.compile(r"`([\w/]+\.(?:py|java|go))`")
 _LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
-_PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _INSTALLED = re.compile(r"pip install ([^`\n]+)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
@@ -50,7 +51,7 @@ def _text(path: Path) -> str:
 
 
 def _formats() -> str:
-    return _text(Path("docs/formats.md"))
+    return _text(Path("docs/formats.md")) + _text(Path("docs/payloads.md"))
 
 
 def _blob_types() -> set[str]:
@@ -86,7 +87,7 @@ def test_every_command_is_in_the_manual() -> None:
 
 
 def test_every_setting_is_in_the_table_and_no_other() -> None:
-    named = set(re.findall(r"^\| `spark\.puffin-index\.([a-z-]+)`", _text(Path("docs/operations.md")), re.MULTILINE))
+    named = set(re.findall(r"^\| `spark\.puffin-index\.([a-z-]+)`", _text(Path("docs/settings.md")), re.MULTILINE))
     assert named == set(Settings.names())
 
 
@@ -162,12 +163,18 @@ def test_worked_bytes_are_those_of_the_code() -> None:
         assert f"`{data.hex(' ').upper()}`" in text
 
 
-def test_what_the_readme_imports_is_what_it_installs() -> None:
-    text = _text(Path("README.md"))
+def test_what_the_pages_import_is_what_they_install() -> None:
+    text = "".join(_text(Path(page)) for page in RUN_PAGES)
     project = tomllib.loads(_text(Path("pyproject.toml")))["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["spark"]]
     named = {re.split(r"[^\w-]", one)[0] for one in (*wanted, *" ".join(_INSTALLED.findall(text)).split())}
-    nodes = [node for block in _PYTHON.findall(text) for node in ast.walk(ast.parse(block))]
+    nodes = [
+        node
+        for page in RUN_PAGES
+        for block in blocks_of(page)
+        if block.language == "python"
+        for node in ast.walk(ast.parse(block.text))
+    ]
     used = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
     used |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     # PyArrow imports pandas for this method alone.
@@ -175,3 +182,40 @@ def test_what_the_readme_imports_is_what_it_installs() -> None:
     foreign = {name.partition(".")[0] for name in used} - {"planner", "puffin_index"}
     assert foreign >= {"duckdb", "pyspark"}
     assert foreign <= named
+
+
+@pytest.mark.parametrize(("page", "most"), [("README.md", 90), *((page, 450) for page in PAGES)])
+def test_the_readme_has_two_screens_and_no_page_more_than_ten(page: str, most: int) -> None:
+    assert len(_text(Path(page)).splitlines()) <= most
+
+
+def test_every_page_is_in_the_site() -> None:
+    assert sorted(PAGES) == sorted(str(path) for path in _markdown_files() if path.parts[0] == "docs")
+
+
+def test_the_pages_have_the_version_of_the_package() -> None:
+    version = tomllib.loads(_text(Path("pyproject.toml")))["project"]["version"]
+    for page in ("README.md", "docs/versions.md"):
+        assert f"This is version {version}" in _text(Path(page))
+    assert f"puffin_index-{version}-py3" in _text(Path("docs/start.md"))
+    assert re.findall(r"^## (.+)$", _text(Path("CHANGELOG.md")), re.MULTILINE)[0] == version
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    """`tests/spark/test_documents.py` runs them."""
+    blocks = [(page, block) for page in RUN_PAGES for block in blocks_of(page)]
+    others = {(block.language, page) for page, block in blocks if block.language not in LANGUAGES}
+    assert {language for language, _ in others} == {"text"}
+    marked = [page for page, block in blocks if block.is_marked]
+    # An installation, a query log of some days, what a machine has, the name of a data file, and a run of an hour.
+    assert marked == ["docs/start.md", "docs/advice.md", *2 * ["docs/operations.md"], "docs/benchmark.md"]
+    assert sum(NOT_RUN in block.text for _, block in blocks) == len(marked)
+    builders = [block for page in PAGES if page not in RUN_PAGES for block in blocks_of(page)]
+    assert [block.text for block in builders if block.language != "text" and not block.is_marked] == []
+
+
+def test_the_interface_that_stays_is_the_interface() -> None:
+    table = _text(Path("docs/versions.md")).partition("## Interface")[2].partition("## Upgrading")[0]
+    for package in (planner, puffin_index):
+        (line,) = (line for line in table.splitlines() if line.startswith(f"| `{package.__name__}` |"))
+        assert sorted(re.findall(r"`(\w+)`", line)[1:]) == sorted(package.__all__)

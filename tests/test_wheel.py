@@ -85,7 +85,7 @@ def test_what_is_missing_is_named_with_what_to_install(python: Path, command: tu
 )
 def test_a_plain_install_runs_the_notebooks(python: Path, tmp_path: Path, path: Path) -> None:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    blocks = [("python", "".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
+    blocks = [(path.name, "python", "".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
 
     done = run(python, ROOT / "tests" / "run_blocks.py", cwd=tmp_path, entered=json.dumps(blocks))
 

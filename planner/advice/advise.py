@@ -14,13 +14,7 @@ from planner.advice.advice_answer import Advice, AdvisedIndex, create_index
 from planner.advice.advised_table import AdvisedTable, Scanned
 from planner.advice.candidates import find_candidates, names_of
 from planner.advice.gains import Gains, choose, without_idle
-from planner.advice.sample import (
-    AdviceListener,
-    AdviceProgress,
-    IndexSample,
-    built_sample,
-    choose as choose_row_groups,
-)
+from planner.advice.sample import AdviceListener, AdviceProgress, IndexSample, built_sample, choose as choose_row_groups
 from planner.advice.workload import Workload, condensed, read_query_log
 from planner.condition.tree.nodes import EVERY_ROW
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, unite

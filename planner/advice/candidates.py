@@ -12,14 +12,9 @@ from planner.condition.columns import find_column
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, ByValue, Leaf, Predicate, is_exact, leaves, parts
 from planner.condition.tree.simplify import simplified
+from puffin_index.definition import index_definition
 from puffin_index.definition.column_names import spelled_like
-from puffin_index.definition.index_definition import (
-    IndexDefinition,
-    IndexedColumn,
-    ResolvedColumn,
-    resolve,
-    unite,
-)
+from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.map_key import ColumnId, FieldKind, field_of, index_of, suffix_of
@@ -116,11 +111,11 @@ class _Indexes:
     def _resolve(self, column: ColumnId, kind: str) -> tuple[FieldKind, ...]:
         name = f"{self._schema.find_column_name(field_of(column)) or ''}{suffix_of(column)}"
         try:
-            found = resolve(IndexDefinition((IndexedColumn(name, {kind: {}}),)), self._schema)
+            found = index_definition.resolve(IndexDefinition((IndexedColumn(name, {kind: {}}),)), self._schema)
         except DefinitionError as error:
             self._skipped.append(str(error))
             return ()
-        self.columns = unite(self.columns, found)
+        self.columns = index_definition.unite(self.columns, found)
         return tuple(names_of(found))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.prune.verdicts import Reason
-from puffin_index.storage.arrays import Bytes, Floats
+from puffin_index.storage.arrays import Bytes
 
 CONFIDENCE = 0.99
 
@@ -62,18 +62,14 @@ def _least(found: int, sampled: int, total: int) -> int:
 
 def _at_least(found: int, number: int, sampled: int, total: int) -> float:
     """Return the probability that a sample has at least `found` of the `number` of row groups with the property."""
-    counts = np.arange(max(found, 0, sampled - (total - number)), min(sampled, number) + 1, dtype=np.float64)
-    if not len(counts):
-        return 0.0
-    ways = _choose(number, counts) + _choose(total - number, sampled - counts) - _choose(total, np.array([sampled]))
-    return float(np.exp(ways).sum())
+    counts = range(max(found, 0, sampled - (total - number)), min(sampled, number) + 1)
+    samples = _choose(total, sampled)
+    return sum(math.exp(_choose(number, k) + _choose(total - number, sampled - k) - samples) for k in counts)
 
 
-def _choose(number: int, counts: Floats) -> Floats:
-    """Return the logarithm of the binomial coefficients."""
-    return np.array(
-        [math.lgamma(number + 1) - math.lgamma(k + 1) - math.lgamma(number - k + 1) for k in counts.tolist()]
-    )
+def _choose(number: int, count: int) -> float:
+    """Return the logarithm of a binomial coefficient."""
+    return math.lgamma(number + 1) - math.lgamma(count + 1) - math.lgamma(number - count + 1)
 
 
 WORTH_WHILE = 0.05

@@ -13,27 +13,14 @@ from pyiceberg.table import Table
 from planner.advice.advised_table import AdvisedTable, Scanned
 from planner.advice.candidates import find_named, names_of, tests_of
 from planner.advice.sample import DEFAULT_SAMPLE, built_sample, choose
-from planner.advice.verdict import (
-    CONFIDENCE,
-    Range,
-    Verdict,
-    range_of,
-    verdict_on_hidden,
-    verdict_on_new,
-)
+from planner.advice.verdict import CONFIDENCE, Range, Verdict, range_of, verdict_on_hidden, verdict_on_new
 from planner.condition.session_time import DEFAULT_ZONE, zone_named
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.prune.few_rows import MOST_PAGES
 from planner.query_log import DEFAULT_BYTES_PER_SECOND
-from puffin_index.definition.index_definition import (
-    IndexDefinition,
-    ResolvedColumn,
-    fit_warnings,
-    resolve,
-    unite,
-    without_indexes,
-)
+from puffin_index.definition import index_definition
+from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import DefinitionError
 from puffin_index.storage.arrays import Bytes, Floats, Ints
@@ -185,9 +172,9 @@ def what_if(
     hidden = find_named(without, advised.columns)
     if isinstance(definition, Mapping):
         definition = IndexDefinition.of(options=None, **definition)
-    wanted = resolve(definition, advised.schema) if definition is not None else ()
+    wanted = index_definition.resolve(definition, advised.schema) if definition is not None else ()
     there, names = advised.defined - hidden, names_of(advised.columns)
-    added = without_indexes(wanted, there)
+    added = index_definition.without_indexes(wanted, there)
     existing = ", ".join(name for key, name in names_of(wanted).items() if key in there)
     scanned = advised.scanned(condition)
     whole, total = scanned.row_group_bytes, len(scanned)
@@ -196,14 +183,14 @@ def what_if(
     tested = {leaf.field_id for leaf in tests_of(condition)}
     if added:
         # An index may help only together with another one: the sample has today's indexes of the WHERE's columns, too.
-        beside = (own for own in without_indexes(advised.columns, hidden) if own.column_id in tested)
+        beside = (own for own in index_definition.without_indexes(advised.columns, hidden) if own.column_id in tested)
         measured = _sampled(advised, condition, scanned, added, tuple(beside), sample)
     else:
         view = advised.view.only(advised.view.built - hidden)
         plan = advised.plan(view, condition, scanned.data_files)
         measured = _Measured(np.arange(total), plan.reasons, plan.shares_read)
     shares, sizes, read_today = measured.shares, whole[measured.positions], today[measured.positions]
-    kept, warnings = shares > 0, [*fit_warnings(added), *measured.warnings]
+    kept, warnings = shares > 0, [*index_definition.fit_warnings(added), *measured.warnings]
     left = int(np.count_nonzero(kept))
     fewer, more = (int(np.count_nonzero(sign * (read_today - shares) >= _SAVED_SHARE)) for sign in (1, -1))
     if added:
@@ -262,7 +249,7 @@ def _sampled(
     sample: int | None,
 ) -> _Measured:
     """Measure new indexes beside existing ones on at most `sample` row groups; None for all."""
-    columns = unite(added, beside)
+    columns = index_definition.unite(added, beside)
     # Of a query that has no row group left, the size of indexes is measured on others.
     tried = scanned if len(scanned) else advised.scanned(EVERY_ROW)
     positions = choose(len(tried), sample or len(tried))

@@ -28,12 +28,12 @@ def _open_data_table(table: NamedTable) -> Table:
 
 def _speed_option(help_text: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
     least, default = click.IntRange(min=1), DEFAULT_BYTES_PER_SECOND
-    return click.option("--bytes-per-second", type=least, default=default, show_default=True, help=help_text)
+    return click.option("--bytes-per-second", type=least, default=default, help=help_text)
 
 
 def _sample_option(default: int) -> Callable[[Callable[..., object]], Callable[..., object]]:
     help_text = "Measure at most this many row groups; 0 for all."
-    return click.option("--sample", type=click.IntRange(min=0), default=default, show_default=True, help=help_text)
+    return click.option("--sample", type=click.IntRange(min=0), default=default, help=help_text)
 
 
 @click.command("what-if")
@@ -75,7 +75,6 @@ def _share(_: click.Context, __: click.Parameter, value: str) -> float:
     "--max-share",
     callback=_share,
     default=f"{DEFAULT_MAX_SHARE:.0%}",
-    show_default=True,
     metavar="SHARE",
     help="The most bytes of all indexes, as a share of the data.",
 )

@@ -22,17 +22,16 @@ from puffin_index.watch import Watch
 
 @click.command("build")
 @table_command
-@click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
+@click.option("--engine", type=click.Choice(["spark", "local"]), default="spark")
 @click.option("--workers", type=click.IntRange(min=1), help="Processes of the local engine.  [default: cores]")
 @click.option("--watch", is_flag=True, help="Follow the table: index what each new snapshot brings, until stopped.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0, min_open=True),
     default=30.0,
-    show_default=True,
     help="Seconds between two looks at the table.",
 )
-@click.option("--upkeep/--no-upkeep", default=True, show_default=True, help="While watching, compact and expire too.")
+@click.option("--upkeep/--no-upkeep", default=True, help="While watching, compact and expire too.")
 @click.option("--where", metavar="TEXT", help="Index only data files that can have such rows, by partition and bounds.")
 @click.option("--max-files", type=click.IntRange(min=1), help="Index at most this many data files.")
 @click.option("--ref", help="Index this branch or tag.")
@@ -41,7 +40,6 @@ from puffin_index.watch import Watch
     "--commit-timeout",
     type=click.FloatRange(min=0),
     default=LOCK_SECONDS,
-    show_default=True,
     help="Seconds to wait for a catalog that others have locked.",
 )
 def build_command(

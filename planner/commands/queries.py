@@ -25,7 +25,6 @@ def _query_command(command: Callable[..., object]) -> Callable[..., object]:
     @click.option(
         "--session-zone",
         default=DEFAULT_ZONE,
-        show_default=True,
         metavar="ZONE",
         help="The time zone of timestamps that name none, as in Spark's session.",
     )
@@ -68,7 +67,9 @@ def count_command(table: NamedTable, where: str | None, **query: Any) -> None:
 @_query_command
 @click.argument("aggregates")
 @click.option("--where", help="Aggregate the rows that satisfy this WHERE text.")
-@click.option("--group-by", default="", metavar="COLUMNS", help="Columns to group by, between commas.")
+@click.option(
+    "--group-by", default="", show_default=False, metavar="COLUMNS", help="Columns to group by, between commas."
+)
 def aggregate_command(table: NamedTable, aggregates: str, where: str | None, group_by: str, **query: Any) -> None:
     """Print AGGREGATES of TABLE, such as "count(*), sum(c) AS s", from the index as far as it is exact."""
     table.show(aggregate_with_plan(where=where, aggregates=aggregates, group_by=group_by, **query))

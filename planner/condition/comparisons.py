@@ -14,17 +14,7 @@ from typing import Any, Final, Literal as TypingLiteral, TypeAlias, assert_never
 from planner.condition.columns import Compared, FoundColumn
 from planner.condition.literals import MAX_DECIMAL_DIGITS, Literal, text_literal
 from planner.condition.places import Pair, nan_tests, prefix_tests, set_tests
-from planner.condition.tree.nodes import (
-    NO_ROW,
-    UNKNOWN,
-    ByValue,
-    Everything,
-    NumberFunction,
-    TextFunction,
-    ValueOperator,
-    ValueTest,
-    joined,
-)
+from planner.condition.tree import nodes
 from planner.condition.truth import ALWAYS_FALSE, ALWAYS_NULL, ALWAYS_TRUE, Truth, join, unknown
 from planner.condition.value_tests import rlike_regex, split_like, takes, year_range
 from planner.condition.words import word_tests
@@ -39,7 +29,7 @@ Comparison: TypeAlias = TypingLiteral["=", "<>", "<", "<=", ">", ">=", "<=>"]
 class Applied:
     """A function of a column, NULL exactly where the column is NULL."""
 
-    function: TextFunction | NumberFunction
+    function: nodes.TextFunction | nodes.NumberFunction
     column: FoundColumn
 
     def compared(self, comparison: Compared, literals: Sequence[Literal], text: str) -> Truth:
@@ -70,7 +60,7 @@ def why(*values: Value) -> str:
     """The first reason that values give why nothing is known of a condition on them; empty if they give none."""
     for value in values:
         match value:
-            case Computed(reason) | Truth(null=Everything(exact=False, reason=reason)) if reason:
+            case Computed(reason) | Truth(null=nodes.Everything(exact=False, reason=reason)) if reason:
                 return reason
             case Applied(function):
                 return call(function).reason
@@ -78,31 +68,35 @@ def why(*values: Value) -> str:
 
 
 def _value_test(
-    value: FoundColumn | Applied, operator: ValueOperator, literals: Sequence[Literal], text: str, escape: str = "\\"
+    value: FoundColumn | Applied,
+    operator: nodes.ValueOperator,
+    literals: Sequence[Literal],
+    text: str,
+    escape: str = "\\",
 ) -> Truth:
     """Make a test of a column's values; unknown where Spark would convert a literal or the column first."""
     function, column = (value.function, value.column) if isinstance(value, Applied) else (None, value)
-    kind = "long" if function in get_args(NumberFunction) else "string"
+    kind = "long" if function in get_args(nodes.NumberFunction) else "string"
     if not all(literal.type == kind for literal in literals):
         return unknown(text, why(value))
     values = tuple(one.value.decode() if kind == "string" else one.value for one in literals)
-    test = ValueTest(function, operator, values, escape)
+    test = nodes.ValueTest(function, operator, values, escape)
     if column.value_type is None or not takes(test, column.value_type):
         return unknown(text, _converted(column))
     years = year_range(test, column.value_type)
     if years is not None:
         return Truth(column.leaf(years), column.leaf(replace(years, negated=True)), column.is_null)
-    yes, no = (ByValue(column.column, one, column.value_type.name, text) for one in (test, ~test))
+    yes, no = (nodes.ByValue(column.column, one, column.value_type.name, text) for one in (test, ~test))
     return _with_words(Truth(yes, no, column.is_null), column, test, text)
 
 
-def _with_words(truth: Truth, column: FoundColumn, test: ValueTest, text: str) -> Truth:
+def _with_words(truth: Truth, column: FoundColumn, test: nodes.ValueTest, text: str) -> Truth:
     """Add that texts which satisfy the test have some words. Others may have them as well."""
     words = column.contents("words")
     if words is None or not word_tests(test):
         return truth
-    of_words = ByValue(words.column, test, str(words.type), text)
-    return replace(truth, yes=joined([truth.yes, of_words], is_and=True))
+    of_words = nodes.ByValue(words.column, test, str(words.type), text)
+    return replace(truth, yes=nodes.joined([truth.yes, of_words], is_and=True))
 
 
 def _converted(column: FoundColumn) -> str:
@@ -177,7 +171,7 @@ def compare(left: Value, comparison: Comparison, right: Value, text: str) -> Tru
 def _is_beyond(number: Decimal, value: FoundColumn | Applied) -> bool:
     """Whether a number that is compared with a whole number of at most 64 bits has more."""
     if isinstance(value, Applied):
-        is_whole = value.function in get_args(NumberFunction)
+        is_whole = value.function in get_args(nodes.NumberFunction)
     else:
         is_whole = str(value.type) in ("int", "long")
     return is_whole and not -(2**63) <= number <= 2**63 - 1
@@ -208,7 +202,7 @@ def one_of(value: Value, members: Sequence[Value], text: str) -> Truth:
     truth = value.compared("IN", literals, text)
     if nulls:
         # No row is known to be outside of a list with a NULL in it.
-        return Truth(truth.yes, NO_ROW, joined([truth.no, truth.null], is_and=False))
+        return Truth(truth.yes, nodes.NO_ROW, nodes.joined([truth.no, truth.null], is_and=False))
     return truth
 
 
@@ -234,14 +228,14 @@ def null_test(value: Value, text: str) -> Truth:
             # A list or map is tested by what it contains.
             tested = value if value.value_type else value.contents("elements") or value.contents("keys") or value
             truth = tested.truth(lambda _: (NullTest(is_null=True), NullTest(is_null=False)), text)
-            return Truth(truth.yes, truth.no, NO_ROW)
+            return Truth(truth.yes, truth.no, nodes.NO_ROW)
         case Applied(function, column):
             is_null = null_test(column, text)
-            takes_column = takes(ValueTest(function, "=", ()), column.value_type)
+            takes_column = takes(nodes.ValueTest(function, "=", ()), column.value_type)
             return is_null if takes_column else unknown(text, _converted(column))
         case None | Literal():
             return ALWAYS_TRUE if value is None else ALWAYS_FALSE
-        case Computed() | Truth(null=Everything(exact=False)):
+        case Computed() | Truth(null=nodes.Everything(exact=False)):
             return unknown(text, why(value))
         case Truth(yes, no, null):
             return Truth(null, yes, no).or_false()
@@ -252,7 +246,7 @@ def null_test(value: Value, text: str) -> Truth:
 def truth_test(value: Value, expected: bool, text: str) -> Truth:
     """Make `value IS TRUE` or `value IS FALSE`."""
     condition = as_condition(value, text)
-    if condition is None or condition.null == UNKNOWN:
+    if condition is None or condition.null == nodes.UNKNOWN:
         return unknown(text, why(value))
     return (condition if expected else ~condition).or_false()
 
@@ -272,7 +266,7 @@ def contains(value: Value, part: Part, members: Sequence[Value], text: str) -> T
         return unknown(text, why(value, *members))
     truth = found.compared("IN", literals, text)
     # It is NULL where the value is, or where it contains NULL and none of the members.
-    return replace(truth, null=Everything(False, text))
+    return replace(truth, null=nodes.Everything(False, text))
 
 
 def is_empty(value: Value, text: str) -> Truth:
@@ -294,12 +288,12 @@ def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
             return ALWAYS_NULL
         case FoundColumn(), Literal("string", b""):
             is_null = null_test(value, text)
-            return Truth(is_null.no, NO_ROW, is_null.yes)
+            return Truth(is_null.no, nodes.NO_ROW, is_null.yes)
         case FoundColumn(), Literal("string", said):
             truth = value.truth(lambda value_type: prefix_tests(prefix, value_type), text)
             # Bytes that are no text are no pattern.
             pattern = without_wildcards(said.decode(errors="replace"))
-            return _with_words(truth, value, ValueTest(None, "LIKE", (f"{pattern}%",)), text)
+            return _with_words(truth, value, nodes.ValueTest(None, "LIKE", (f"{pattern}%",)), text)
         case _:
             return unknown(text, why(value, prefix))
 
@@ -337,4 +331,4 @@ def _like(subject: FoundColumn | Applied, pattern: str, escape: str, text: str) 
     starts = prefix_test(subject, text_literal(prefix), text)
     if wildcards.strip("%") == "":
         return starts
-    return Truth(joined([starts.yes, whole.yes], is_and=True), whole.no, whole.null)
+    return Truth(nodes.joined([starts.yes, whole.yes], is_and=True), whole.no, whole.null)

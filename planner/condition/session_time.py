@@ -18,16 +18,8 @@ from datetime import timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from planner.condition.literals import (
-    MICROS_A_DAY,
-    Literal,
-    date_literal,
-    has_zone,
-    instant_at,
-    offset_micros,
-    time_literal,
-    timestamp_literal,
-)
+from planner.condition import literals
+from planner.condition.literals import Literal
 from puffin_index.errors import NotFoundError, did_you_mean
 
 DEFAULT_ZONE: Final = "UTC"
@@ -38,7 +30,7 @@ _PLACE: Final = re.compile(r"(?!posix/|right/)\w+/[\w/+-]+")
 
 def zone_named(name: str) -> tzinfo:
     """Return a time zone by area and city, or by offset such as `+05:30` or `UTC-3`; raise NotFoundError if none."""
-    offset = offset_micros(name)
+    offset = literals.offset_micros(name)
     if offset is not None:
         return timezone(timedelta(microseconds=offset))
     with suppress(ZoneInfoNotFoundError, ValueError, OSError):
@@ -54,19 +46,23 @@ def in_session(literal: Literal, column_type: str, zone: tzinfo) -> Literal:
     with suppress(ValueError):
         match column_type, literal:
             case "date", Literal("string", text):
-                found = date_literal(text.decode())
+                found = literals.date_literal(text.decode())
             case "time", Literal("string", text):
-                found = time_literal(text.decode())
+                found = literals.time_literal(text.decode())
             case "timestamptz", Literal("string", text):
-                found = timestamp_literal("TIMESTAMP", text.decode(), zone)
+                found = literals.timestamp_literal("TIMESTAMP", text.decode(), zone)
             case "timestamp", Literal("string", text):
-                found = None if has_zone(text.decode()) else timestamp_literal("TIMESTAMP_NTZ", text.decode(), zone)
+                found = (
+                    None
+                    if literals.has_zone(text.decode())
+                    else literals.timestamp_literal("TIMESTAMP_NTZ", text.decode(), zone)
+                )
             case "timestamptz", Literal("date", days):
-                found = instant_at(days * MICROS_A_DAY, zone)
+                found = literals.instant_at(days * literals.MICROS_A_DAY, zone)
             case "timestamp", Literal("date", days):
-                found = Literal("timestamp", days * MICROS_A_DAY)
+                found = Literal("timestamp", days * literals.MICROS_A_DAY)
             case "timestamptz", Literal("timestamp", wall_clock):
-                found = instant_at(wall_clock, zone)
+                found = literals.instant_at(wall_clock, zone)
             case "timestamp", Literal("timestamptz", instant):
                 offset = zone.utcoffset(None)
                 found = None if offset is None else Literal("timestamp", instant + offset // timedelta(microseconds=1))

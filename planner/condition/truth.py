@@ -9,16 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.condition.tree.nodes import (
-    EVERY_ROW,
-    NO_ROW,
-    UNKNOWN,
-    Conjunction,
-    Disjunction,
-    Everything,
-    Predicate,
-    joined,
-)
+from planner.condition.tree import nodes
+from planner.condition.tree.nodes import Predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +27,17 @@ class Truth:
 
     def or_false(self) -> Truth:
         """Return this condition, false where it is NULL."""
-        return Truth(self.yes, joined([self.no, self.null], is_and=False), NO_ROW)
+        return Truth(self.yes, nodes.joined([self.no, self.null], is_and=False), nodes.NO_ROW)
 
 
-ALWAYS_NULL = Truth(NO_ROW, NO_ROW, EVERY_ROW)
-ALWAYS_TRUE = Truth(EVERY_ROW, NO_ROW, NO_ROW)
-ALWAYS_FALSE = Truth(NO_ROW, EVERY_ROW, NO_ROW)
+ALWAYS_NULL = Truth(nodes.NO_ROW, nodes.NO_ROW, nodes.EVERY_ROW)
+ALWAYS_TRUE = Truth(nodes.EVERY_ROW, nodes.NO_ROW, nodes.NO_ROW)
+ALWAYS_FALSE = Truth(nodes.NO_ROW, nodes.EVERY_ROW, nodes.NO_ROW)
 
 
 def unknown(text: str, reason: str = "") -> Truth:
     """Make a condition that nothing is known of, and why; without a reason, only Spark knows what the text means."""
-    leaf = Everything(exact=False, text=text, reason=reason)
+    leaf = nodes.Everything(exact=False, text=text, reason=reason)
     return Truth(leaf, leaf, leaf)
 
 
@@ -53,5 +45,5 @@ def join(parts: Sequence[Truth], *, conjunctive: bool) -> Truth:
     """Make AND or OR of one or more conditions; of the predicates, `flattened` makes one tree without recursion."""
     if len(parts) == 1:
         return parts[0]
-    both, either = (Conjunction, Disjunction) if conjunctive else (Disjunction, Conjunction)
-    return Truth(both(tuple(part.yes for part in parts)), either(tuple(part.no for part in parts)), UNKNOWN)
+    both, either = (nodes.Conjunction, nodes.Disjunction) if conjunctive else (nodes.Disjunction, nodes.Conjunction)
+    return Truth(both(tuple(part.yes for part in parts)), either(tuple(part.no for part in parts)), nodes.UNKNOWN)

@@ -1,12 +1,11 @@
 """What equality deletes say of the rows of a data file: as a predicate for the index, and as a test of values."""
 
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from cachetools import LRUCache, cached
+from cachetools import cached
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -15,17 +14,11 @@ from pyiceberg.types import NestedField
 from planner.condition.rows import ReadColumn
 from planner.condition.tree.nodes import UNKNOWN, Leaf, Predicate
 from planner.condition.tree.simplify import MOST_KEYS, conjunction, disjunction
-from puffin_index.data.deletes import (
-    DeleteColumn,
-    EqualityDelete,
-    are_among,
-    distinct_rows,
-    read_equality_delete,
-)
+from puffin_index.data.deletes import DeleteColumn, EqualityDelete, are_among, distinct_rows, read_equality_delete
 from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, signed_keys
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.storage.arrays import Flags
-from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.caches import shared_cache
 
 _CACHE_BYTES: Final = 64 << 20
 
@@ -66,11 +59,7 @@ def deleting(io: FileIO, deletes: tuple[EqualityDelete, ...]) -> Predicate:
 
 _Keys: TypeAlias = list[tuple[tuple[DeleteColumn, ...], pa.Table]]
 
-_joined: LRUCache[tuple[EqualityDelete, ...], _Keys] = LRUCache(
-    maxsize=_CACHE_BYTES, getsizeof=lambda known: 64 + sum(keys.nbytes for _, keys in known)
-)
-_joined_lock = threading.Lock()
-cleared_by(_joined.clear, _joined_lock)
+_joined, _joined_lock = shared_cache(_CACHE_BYTES, lambda known: 64 + sum(keys.nbytes for _, keys in known))
 
 
 @cached(_joined, key=lambda _, deletes: deletes, lock=_joined_lock)

@@ -1,10 +1,9 @@
 """The data files of a snapshot, each with its delete files; kept, as a snapshot never changes."""
 
-import threading
 from dataclasses import dataclass, field
 from itertools import chain, compress
 
-from cachetools import LRUCache, cached
+from cachetools import cached
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFile as IcebergDataFile, DataFileContent, ManifestEntry
 from pyiceberg.schema import Schema
@@ -21,7 +20,7 @@ from planner.snapshot.equality_deletes import delete_columns
 from planner.snapshot.file_bounds import may_match
 from puffin_index.data.data_table import DataFile, data_file_of, manifests_of, read_manifests
 from puffin_index.data.deletes import DeleteFile, EqualityDelete, deleted_positions
-from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.caches import shared_cache
 
 _KEPT_FILES = 50_000
 """Data files of all kept snapshots together: about 4 KiB of memory each."""
@@ -55,11 +54,7 @@ class ScanFile(FileWithDeletes):
     entry: IcebergDataFile
 
 
-_snapshots: LRUCache[tuple[str, int, int], tuple[ScanFile, ...]] = LRUCache(
-    maxsize=_KEPT_FILES, getsizeof=lambda f: 1 + len(f)
-)
-_snapshots_lock = threading.Lock()
-cleared_by(_snapshots.clear, _snapshots_lock)
+_snapshots, _snapshots_lock = shared_cache(_KEPT_FILES, lambda files: 1 + len(files))
 
 
 def list_scan_files(

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -21,6 +22,7 @@ _EXIT_SECONDS = 2.0
 """How long the end of the process waits for what is being done, in all."""
 
 
+@dataclass(eq=False)
 class BackgroundQueue(Generic[Item]):
     """Handles items in their order, in one thread that lives as long as there are items.
 
@@ -29,36 +31,30 @@ class BackgroundQueue(Generic[Item]):
     `is_finished_at_exit`.
     """
 
-    def __init__(
-        self,
-        handle: Callable[[list[Item]], object],
-        what: str,
-        most: int,
-        *,
-        delay_seconds: float = _DELAY_SECONDS,
-        is_finished_at_exit: bool = True,
-    ) -> None:
-        self._handle = handle
-        self._what = what
-        self._most = most
-        self._delay_seconds = delay_seconds
-        self._changed = threading.Condition()
-        self._items: deque[Item] = deque()
-        self._is_running = False
-        self._hurry = threading.Event()
-        if is_finished_at_exit:
+    handle: Callable[[list[Item]], object]
+    what: str
+    most: int
+    delay_seconds: float = field(default=_DELAY_SECONDS, kw_only=True)
+    is_finished_at_exit: bool = field(default=True, kw_only=True)
+    _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
+    _items: deque[Item] = field(default_factory=deque, init=False)
+    _is_running: bool = field(default=False, init=False)
+    _hurry: threading.Event = field(default_factory=threading.Event, init=False)
+
+    def __post_init__(self) -> None:
+        if self.is_finished_at_exit:
             _to_finish.add(self)
 
     def put(self, item: Item) -> bool:
         """Have an item handled; False if too many are waiting."""
         with self._changed:
-            if len(self._items) >= self._most:
+            if len(self._items) >= self.most:
                 return False
             self._items.append(item)
             if self._is_running:
                 return True
             self._is_running = True
-        threading.Thread(target=self._run, name=f"puffin-index: {self._what}", daemon=True).start()
+        threading.Thread(target=self._run, name=f"puffin-index: {self.what}", daemon=True).start()
         return True
 
     def hurry(self) -> None:
@@ -75,7 +71,7 @@ class BackgroundQueue(Generic[Item]):
 
     def _run(self) -> None:
         while True:
-            self._hurry.wait(self._delay_seconds)
+            self._hurry.wait(self.delay_seconds)
             with self._changed:
                 items = list(self._items)
                 self._items.clear()
@@ -84,11 +80,11 @@ class BackgroundQueue(Generic[Item]):
                     self._changed.notify_all()
                     return
             try:
-                self._handle(items)
+                self.handle(items)
             except Exception as error:  # noqa: BLE001 - nobody waits for it, and no query depends on it
-                if is_news(self._what):
+                if is_news(self.what):
                     trace, reason = None if isinstance(error, PASSING_ERRORS) else error, reason_of(error)
-                    _log.warning("%s failed, which is said once an hour: %s", self._what, reason, exc_info=trace)
+                    _log.warning("%s failed, which is said once an hour: %s", self.what, reason, exc_info=trace)
 
 
 _to_finish: WeakSet[BackgroundQueue[Any]] = WeakSet()

@@ -12,19 +12,9 @@ from weakref import WeakValueDictionary
 from pyiceberg.catalog import Catalog
 
 from planner.report.scan_plan import ScanPlans
+from planner.spark import rules
 from planner.spark.callback import PlannerCallback
 from planner.spark.read_index import Reports
-from planner.spark.rules import (
-    HOOK,
-    JavaFunction,
-    call_ours,
-    java_list,
-    jvm_of,
-    load_hook,
-    make,
-    our_rules,
-    session_conf,
-)
 from planner.spark.settings import read_settings
 from planner.spark.statements.procedures import PROCEDURES, Value, procedure_named
 from puffin_index.errors import MissingExtraError, PuffinIndexError
@@ -71,7 +61,9 @@ def enable(
     callback, hook = _make_hook(spark, catalogs or {}, Reports(), strict=strict)
     # A hook of all sessions that came with another session goes on in the others.
     replaced = [name for name, known in _hooks.items() if known.session == callback.session]
-    trouble = call_ours(spark, hook, "enable", spark._jsparkSession, java_list(spark, replaced), all_sessions)
+    trouble = rules.call_ours(
+        spark, hook, "enable", spark._jsparkSession, rules.java_list(spark, replaced), all_sessions
+    )
     if trouble is not None:
         _log.warning("%s", trouble)
     _hooks[callback.name] = callback
@@ -88,7 +80,7 @@ def _make_hook(
         raise MissingExtraError("pyspark", "spark") from error
 
     context = context_of(spark, _WITHOUT_JVM)
-    read_settings(session_conf(spark))
+    read_settings(rules.session_conf(spark))
     gateway = context._gateway
     assert gateway is not None
     # A server that is shut down takes all functions along. Ours are to answer when there is another server.
@@ -102,8 +94,10 @@ def _make_hook(
     callback = PlannerCallback(catalogs, context, session, reports, strict=strict)
     described = json.dumps([procedure.describe() for procedure in PROCEDURES.values()])
     try:
-        loader = load_hook(spark)
-        hook = make(spark, loader, HOOK, callback.name, session, callback, strict, callback.statements, described)
+        loader = rules.load_hook(spark)
+        hook = rules.make(
+            spark, loader, rules.HOOK, callback.name, session, callback, strict, callback.statements, described
+        )
     except Py4JError as error:
         raise PuffinIndexError(f"the optimizer rule cannot be installed in this Spark session: {error}") from error
     return callback, hook
@@ -111,7 +105,7 @@ def _make_hook(
 
 def _keep_ours(pool: PythonProxyPool) -> None:
     with pool.lock:
-        pool.dict = {name: one for name, one in pool.dict.items() if isinstance(one, JavaFunction)}
+        pool.dict = {name: one for name, one in pool.dict.items() if isinstance(one, rules.JavaFunction)}
 
 
 def every_session(spark: SparkSession) -> JavaObject:
@@ -129,9 +123,9 @@ def disable(spark: SparkSession) -> None:
     A hook of all sessions ends in all of them. The setting `spark.puffin-index.enabled` switches off a single session.
     """
     context_of(spark, _WITHOUT_JVM)
-    for ours in our_rules(spark):
-        _hooks.pop(call_ours(spark, ours, "hook"), None)
-        call_ours(spark, ours, "disable", spark._jsparkSession)
+    for ours in rules.our_rules(spark):
+        _hooks.pop(rules.call_ours(spark, ours, "hook"), None)
+        rules.call_ours(spark, ours, "disable", spark._jsparkSession)
 
 
 def reports(spark: SparkSession) -> ScanPlans:
@@ -154,10 +148,10 @@ def callback_of(spark: SparkSession) -> PlannerCallback:
 def _hook_of(spark: SparkSession) -> tuple[PlannerCallback, str] | None:
     """The planner's side of a session's hook, and the UUID that the session's reports go by; None without a hook."""
     context_of(spark, _WITHOUT_JVM)
-    for ours in our_rules(spark):
-        callback = _hooks.get(call_ours(spark, ours, "hook"))
+    for ours in rules.our_rules(spark):
+        callback = _hooks.get(rules.call_ours(spark, ours, "hook"))
         if callback is not None:
-            return callback, call_ours(spark, ours, "home")
+            return callback, rules.call_ours(spark, ours, "home")
     return None
 
 
@@ -178,7 +172,7 @@ def explain(frame: DataFrame) -> str:
     Raises PuffinIndexError if the session's hook is not enabled.
     """
     callback = callback_of(frame.sparkSession)
-    thread = jvm_of(frame.sparkSession).java.lang.Thread.currentThread().getId()
+    thread = rules.jvm_of(frame.sparkSession).java.lang.Thread.currentThread().getId()
     with callback.reports.recorded(thread) as plans:
         # A DataFrame keeps its first plan. Spark plans an alias anew.
         spark_plan = frame.alias("explained")._jdf.queryExecution().executedPlan().toString()

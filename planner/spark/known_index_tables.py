@@ -15,15 +15,9 @@ from pyiceberg.table import Table
 
 from planner.spark.background import BackgroundQueue
 from puffin_index.errors import NotFoundError
+from puffin_index.index_table import table as catalogue
 from puffin_index.index_table.lookup import following_hint, list_index_tables, load_left_behind
-from puffin_index.index_table.table import (
-    PROPERTY_DATA_TABLE_UUID,
-    TableName,
-    count_commits,
-    index_table_name,
-    is_bound_to,
-    load_index_table,
-)
+from puffin_index.index_table.table import TableName
 from puffin_index.jobs.log_lines import is_news
 
 _log = logging.getLogger(__name__)
@@ -72,7 +66,7 @@ class KnownIndexTables:
         """Return the index table of a data table, asking for one older than some seconds; None without one."""
         with self._lock:
             known = self._known.get(table)
-        if known is None or count_commits(table.uuid) != known.commits:
+        if known is None or catalogue.count_commits(table.uuid) != known.commits:
             return self.renew(table)
         age = time.monotonic() - known.seen
         if age < refresh_seconds:
@@ -92,7 +86,7 @@ class KnownIndexTables:
 
     def renew(self, table: DataTable) -> Table | None:
         """Ask the catalog for the index table of a data table; None if the data table has none."""
-        commits, seen = count_commits(table.uuid), time.monotonic()
+        commits, seen = catalogue.count_commits(table.uuid), time.monotonic()
         found = self._load(table)
         with self._lock:
             known = self._known.get(table)
@@ -107,14 +101,16 @@ class KnownIndexTables:
 
     def _load(self, table: DataTable) -> Table | None:
         try:
-            index_table = load_index_table(table.catalog, index_table_name(TableName.parse(table.name)))
+            index_table = catalogue.load_index_table(
+                table.catalog, catalogue.index_table_name(TableName.parse(table.name))
+            )
         except NotFoundError:
             return self._left_behind(table)
         # Two tables may have swapped their names. Queries of the other table then find its index table here.
-        uuid = index_table.properties.get(PROPERTY_DATA_TABLE_UUID, "")
+        uuid = index_table.properties.get(catalogue.PROPERTY_DATA_TABLE_UUID, "")
         with self._lock:
             self._places[table.catalog, uuid] = TableName(index_table.name())
-        return index_table if is_bound_to(index_table, table.uuid) else self._left_behind(table)
+        return index_table if catalogue.is_bound_to(index_table, table.uuid) else self._left_behind(table)
 
     def _left_behind(self, table: DataTable) -> Table | None:
         """Return the index table that a renamed data table has left behind; None if none is known (yet)."""

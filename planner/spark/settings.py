@@ -31,7 +31,7 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 
 
 class Settings(BaseModel):
-    """What users set in the Spark configuration, read for each query; docs/operations.md (Settings) describes each."""
+    """What users set in the Spark configuration, read for each query; docs/settings.md (Settings) describes each."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "-"))
 

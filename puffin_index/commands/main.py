@@ -25,11 +25,38 @@ from puffin_index.errors import MissingExtraError, PuffinIndexError
 _COMMAND = re.compile("([a-z]\\w*)_command")
 
 
-class _LazyGroup(click.Group):
-    """A group of commands that imports a command when it is called; `what-if` is a module's `what_if_command`.
+class CommandGroup(click.Group):
+    """A group of commands; an error that stores, catalogs or this project raise is printed as a sentence: exit 1."""
 
-    Prints errors of this project as one sentence and exits with 1.
-    """
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that arguments begin with; an error names the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], self.list_commands(ctx), 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(error.message + hint, ctx) from error
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            # Python asks for the classes once there is an error.
+            from puffin_index.index_table.open_catalog import PASSING_ERRORS, SILENCE
+
+            if isinstance(error, BrokenPipeError) or not isinstance(error, PASSING_ERRORS):
+                raise
+            is_silence = isinstance(error, SILENCE)
+            text = f"the catalog does not answer: {str(error).splitlines()[0]}" if is_silence else str(error)
+            error_console.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
+            sys.exit(1)
+
+
+class _LazyGroup(CommandGroup):
+    """A group that imports a command when it is called; `what-if` is a module's `what_if_command`."""
 
     _modules: tuple[str, ...] = ()
 
@@ -64,35 +91,10 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that arguments begin with; an error names the nearest."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            near = get_close_matches(args[0], self.list_commands(ctx), 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise click.UsageError(error.message + hint, ctx) from error
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands of the help."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._lazy[name][1]) for name in self.list_commands(ctx)])
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except Exception as error:
-            # Python asks for the classes once there is an error.
-            from puffin_index.index_table.open_catalog import PASSING_ERRORS, SILENCE
-
-            if isinstance(error, BrokenPipeError) or not isinstance(error, PASSING_ERRORS):
-                raise
-            is_silence = isinstance(error, SILENCE)
-            text = f"the catalog does not answer: {str(error).splitlines()[0]}" if is_silence else str(error)
-            error_console.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
-            sys.exit(1)
 
 
 if TYPE_CHECKING:
@@ -114,10 +116,13 @@ def escape(text: str) -> str:
     return text.replace("[", r"\[")
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True}
+
+
+@click.group(cls=_LazyGroup, context_settings=_SETTINGS)
 @click.version_option(package_name="puffin-index")
 @click.option("-v", "--verbose", is_flag=True, help="Show what is done, a log line each.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Log lines.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Log lines.")
 def main(verbose: bool, log_format: LogFormat) -> None:
     """Split-level indexes for Apache Iceberg tables.
 

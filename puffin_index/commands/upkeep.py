@@ -36,9 +36,7 @@ def _read_by(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
 
 @click.command("verify")
 @table_command
-@click.option(
-    "--sample", type=click.IntRange(min=0), default=DEFAULT_SAMPLE, show_default=True, help="Row groups to recompute."
-)
+@click.option("--sample", type=click.IntRange(min=0), default=DEFAULT_SAMPLE, help="Row groups to recompute.")
 @click.option("--all", "everything", is_flag=True, help="Recompute all row groups.")
 @click.option("--repair", is_flag=True, help="Drop what is bad and index it anew.")
 def verify_command(table: NamedTable, sample: int, everything: bool, repair: bool) -> None:
@@ -60,7 +58,6 @@ def verify_command(table: NamedTable, sample: int, everything: bool, repair: boo
     type=_read_by(parse_size),
     metavar="SIZE",
     default="256MiB",
-    show_default=True,
     help="About how large segments become.",
 )
 def compact_command(table: NamedTable, target_size: int) -> None:
@@ -76,7 +73,6 @@ def compact_command(table: NamedTable, target_size: int) -> None:
     type=_read_by(parse_duration),
     metavar="DURATION",
     default="3d",
-    show_default=True,
     help="Files of no commit may belong to a running build for so long.",
 )
 @click.option("--dry-run", is_flag=True, help="List what would be deleted, change nothing.")

@@ -14,21 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from cachetools import cached
 
-from puffin_index.data.thrift_compact import (
-    BINARY,
-    I32,
-    I64,
-    INTEGERS,
-    LIST,
-    STRUCT,
-    CompactReader,
-    RawFields,
-    broken_means_corrupt,
-    integer_bytes,
-    list_bytes,
-    struct_bytes,
-    varints_of,
-)
+from puffin_index.data import thrift_compact as thrift
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
@@ -46,15 +32,20 @@ _COLUMN_VALUES, _COLUMN_BYTES, _COLUMN_DATA_PAGE, _COLUMN_INDEX_PAGE, _COLUMN_DI
 _COLUMN_UNUSED = (8, _COLUMN_INDEX_PAGE, _COLUMN_DICTIONARY, 12, 14, 15, 16, 17)
 """Key-values, places of pages, statistics, bloom filters: of the whole chunk, and of no use to decode some pages."""
 
-_ZERO = (I64, integer_bytes(0))
-_NO_CHUNK = struct_bytes(
+_ZERO = (thrift.I64, thrift.integer_bytes(0))
+_NO_CHUNK = thrift.struct_bytes(
     {
         _CHUNK_OFFSET: _ZERO,
         _CHUNK_METADATA: (
-            STRUCT,
+            thrift.STRUCT,
             # Type, encodings, path, codec, values, bytes, bytes and place: what a reader of footers insists on.
-            struct_bytes(
-                {1: (I32, b"\0"), 2: (LIST, list_bytes(I32, [])), 3: (LIST, list_bytes(BINARY, [])), 4: (I32, b"\0")}
+            thrift.struct_bytes(
+                {
+                    1: (thrift.I32, b"\0"),
+                    2: (thrift.LIST, thrift.list_bytes(thrift.I32, [])),
+                    3: (thrift.LIST, thrift.list_bytes(thrift.BINARY, [])),
+                    4: (thrift.I32, b"\0"),
+                }
                 | dict.fromkeys((_COLUMN_VALUES, 6, _COLUMN_BYTES, _COLUMN_DATA_PAGE), _ZERO)
             ),
         ),
@@ -69,7 +60,7 @@ class ColumnChunk:
     start: int
     size: int
     offset_index: tuple[int, int] | None
-    metadata: RawFields = field(repr=False)
+    metadata: thrift.RawFields = field(repr=False)
 
     def part(self, dictionary_at: int | None, data_at: int, size: int, values: int) -> bytes:
         """Return the bytes of a ColumnChunk for some pages of this one.
@@ -80,9 +71,9 @@ class ColumnChunk:
         numbers = {_COLUMN_VALUES: values, _COLUMN_BYTES: size, _COLUMN_DATA_PAGE: data_at}
         if dictionary_at is not None:
             numbers[_COLUMN_DICTIONARY] = dictionary_at
-        places = {number: (I64, integer_bytes(value)) for number, value in numbers.items()}
-        return struct_bytes(
-            {_CHUNK_OFFSET: _ZERO, _CHUNK_METADATA: (STRUCT, struct_bytes({**self.metadata, **places}))}
+        places = {number: (thrift.I64, thrift.integer_bytes(value)) for number, value in numbers.items()}
+        return thrift.struct_bytes(
+            {_CHUNK_OFFSET: _ZERO, _CHUNK_METADATA: (thrift.STRUCT, thrift.struct_bytes({**self.metadata, **places}))}
         )
 
 
@@ -90,7 +81,7 @@ class ColumnChunk:
 class FooterLayout:
     """What footers of all row groups have (version, schema, key-values, creator), and each RowGroup's bytes."""
 
-    file_fields: RawFields
+    file_fields: thrift.RawFields
     row_groups: tuple[bytes, ...]
 
     @property
@@ -101,8 +92,8 @@ class FooterLayout:
     def chunks(self, ordinal: int, leaves: Collection[int], location: str) -> dict[int, ColumnChunk]:
         """Return chunks of leaves in a row group, if not encrypted or elsewhere, or raise CorruptFileError."""
         chunks: dict[int, ColumnChunk] = {}
-        with broken_means_corrupt("the row group", location, 0):
-            reader = CompactReader(self.row_groups[ordinal])
+        with thrift.broken_means_corrupt("the row group", location, 0):
+            reader = thrift.CompactReader(self.row_groups[ordinal])
             for number, kind in reader.fields():
                 if number != _GROUP_COLUMNS:
                     reader.skip(kind)
@@ -117,21 +108,21 @@ class FooterLayout:
 
     def footer(self, row_count: int, leaf_count: int, chunks: Mapping[int, bytes]) -> bytes:
         """Return a footer of one row group with some column chunks by leaf; nobody may read the others."""
-        rows = (I64, integer_bytes(row_count))
-        columns = list_bytes(STRUCT, [chunks.get(leaf, _NO_CHUNK) for leaf in range(leaf_count)])
-        group = struct_bytes({_GROUP_COLUMNS: (LIST, columns), _GROUP_BYTES: _ZERO, _GROUP_ROWS: rows})
-        groups = (LIST, list_bytes(STRUCT, [group]))
-        return struct_bytes({**self.file_fields, _FILE_ROWS: rows, _FILE_ROW_GROUPS: groups})
+        rows = (thrift.I64, thrift.integer_bytes(row_count))
+        columns = thrift.list_bytes(thrift.STRUCT, [chunks.get(leaf, _NO_CHUNK) for leaf in range(leaf_count)])
+        group = thrift.struct_bytes({_GROUP_COLUMNS: (thrift.LIST, columns), _GROUP_BYTES: _ZERO, _GROUP_ROWS: rows})
+        groups = (thrift.LIST, thrift.list_bytes(thrift.STRUCT, [group]))
+        return thrift.struct_bytes({**self.file_fields, _FILE_ROWS: rows, _FILE_ROW_GROUPS: groups})
 
 
-def _chunk(reader: CompactReader) -> ColumnChunk | None:
-    metadata: RawFields | None = None
+def _chunk(reader: thrift.CompactReader) -> ColumnChunk | None:
+    metadata: thrift.RawFields | None = None
     numbers: dict[int, int] = {}
     is_elsewhere = False
     for number, kind in reader.fields():
         if number == _CHUNK_METADATA:
             metadata = reader.raw_fields()
-        elif kind in INTEGERS:
+        elif kind in thrift.INTEGERS:
             numbers[number] = reader.integer()
         else:
             is_elsewhere |= number in (_CHUNK_FILE, _CHUNK_CRYPTO, _CHUNK_ENCRYPTED_METADATA)
@@ -149,7 +140,7 @@ def _chunk(reader: CompactReader) -> ColumnChunk | None:
 
 
 def _integer(fields: Mapping[int, tuple[int, bytes]], number: int) -> int | None:
-    return CompactReader(fields[number][1]).integer() if number in fields else None
+    return thrift.CompactReader(fields[number][1]).integer() if number in fields else None
 
 
 _layouts, _layouts_lock = shared_cache(_CACHED_BYTES, lambda layout: layout.size)
@@ -161,10 +152,10 @@ def layout_of(footer: pq.FileMetaData, location: str, size: int) -> FooterLayout
     del size
     written = io.BytesIO()
     footer.write_metadata_file(written)
-    reader = CompactReader(written.getvalue(), _MAGIC_BYTES)
-    fields: RawFields = {}
+    reader = thrift.CompactReader(written.getvalue(), _MAGIC_BYTES)
+    fields: thrift.RawFields = {}
     groups: list[bytes] = []
-    with broken_means_corrupt("the footer", location, 0):
+    with thrift.broken_means_corrupt("the footer", location, 0):
         for number, kind in reader.fields():
             if number == _FILE_ROW_GROUPS:
                 length, inner = reader.list_header()
@@ -178,7 +169,7 @@ def layout_of(footer: pq.FileMetaData, location: str, size: int) -> FooterLayout
 
 _PAGE_LOCATIONS = 1
 _OFFSET, _SIZE, _FIRST_ROW = 1, 2, 3
-_USUAL_HEADERS = np.array([1 << 4 | I64, 1 << 4 | I32, 1 << 4 | I64, 0], np.uint64)
+_USUAL_HEADERS = np.array([1 << 4 | thrift.I64, 1 << 4 | thrift.I32, 1 << 4 | thrift.I64, 0], np.uint64)
 """A PageLocation of three fields, in order, and its end."""
 _LEAST_LOCATION_BYTES = 7
 """Three fields of a byte of header and at least a byte of value, and the end."""
@@ -249,7 +240,7 @@ def parse_offset_index(data: Buffer, chunk: ColumnChunk, row_count: int, locatio
     """
     assert chunk.offset_index is not None
     at = chunk.offset_index[0]
-    with broken_means_corrupt("the offset index", location, at):
+    with thrift.broken_means_corrupt("the offset index", location, at):
         places = _page_locations(data)
 
     def check(holds: bool, reason: str) -> None:
@@ -272,13 +263,13 @@ def parse_offset_index(data: Buffer, chunk: ColumnChunk, row_count: int, locatio
 
 def _page_locations(data: Buffer) -> Ints:
     """Offset, bytes and first row of each page: shape (pages, 3); raises ValueError if a page lacks one of them."""
-    reader = CompactReader(bytes(data))
+    reader = thrift.CompactReader(bytes(data))
     for number, kind in reader.fields():
-        if (number, kind) != (_PAGE_LOCATIONS, LIST):
+        if (number, kind) != (_PAGE_LOCATIONS, thrift.LIST):
             reader.skip(kind)
             continue
         count, _ = reader.list_header()
-        found = varints_of(reader.data[reader.at :], 7 * count)
+        found = thrift.varints_of(reader.data[reader.at :], 7 * count)
         # A header is a byte of 7 bits, so that headers and values alternate in what is read as integers.
         if found is not None and (found.reshape(-1, 7)[:, 0::2] == _USUAL_HEADERS).all():
             values = found.reshape(-1, 7)[:, 1::2]

@@ -18,24 +18,8 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 
 from puffin_index.definition.column_names import field_named, fields_named
 from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError, did_you_mean
-from puffin_index.keys.map_key import (
-    CONTENT,
-    CONTENT_SEPARATOR,
-    SEPARATOR,
-    ColumnId,
-    Contents,
-    FieldKind,
-    MapKey,
-    Part,
-    column_of_details,
-    details_of,
-    field_of,
-    index_of,
-    key_text,
-    part_named,
-    split_name,
-    suffix_of,
-)
+from puffin_index.keys import map_key
+from puffin_index.keys.map_key import ColumnId, Contents, FieldKind, MapKey, Part
 from puffin_index.keys.value_types import ValueType, value_type_of
 from puffin_index.kinds.kind import Options
 from puffin_index.kinds.registry import KINDS, kind_named
@@ -108,7 +92,7 @@ class ResolvedColumn:
     @property
     def field_id(self) -> int:
         """The field id of the column."""
-        return field_of(self.column_id)
+        return map_key.field_of(self.column_id)
 
 
 def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn, ...]:
@@ -129,12 +113,18 @@ def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn
 def _resolve_column(column: IndexedColumn, schema: Schema) -> list[ResolvedColumn]:
     """Resolve a column: what its kinds index of it by the option `content`, and the column itself."""
     # The name of a column may contain `#k#`.
-    name, key, part = (column.name, None, None) if fields_named(schema, column.name) else split_name(column.name)
+    name, key, part = (
+        (column.name, None, None) if fields_named(schema, column.name) else map_key.split_name(column.name)
+    )
     found = _find_field(schema, name)
     kinds_of: dict[Part | None, dict[str, Options]] = {}
     for kind, given in column.kinds.items():
         options = dict(given)
-        own = part_named(column.name, options.pop(CONTENT)) if CONTENT in options and part is None else part
+        own = (
+            map_key.part_named(column.name, options.pop(map_key.CONTENT))
+            if map_key.CONTENT in options and part is None
+            else part
+        )
         kinds_of.setdefault(own, {})[kind] = options
     return [
         _resolve_field(found, _subject(found, key, own, column.name), IndexedColumn(column.name, kinds), schema)
@@ -148,14 +138,14 @@ def _subject(found: NestedField, key: str | None, part: Part | None, name: str) 
     if key is None:
         return found.field_id
     try:
-        spelled = key_text(key, found.field_type.key_type) if isinstance(found.field_type, MapType) else key
+        spelled = map_key.key_text(key, found.field_type.key_type) if isinstance(found.field_type, MapType) else key
     except (UnsupportedError, DefinitionError) as error:
         raise DefinitionError(f"column {name!r}: {error}") from error
     return MapKey(found.field_id, spelled)
 
 
 def _resolve_field(found: NestedField, subject: ColumnId, column: IndexedColumn, schema: Schema) -> ResolvedColumn:
-    name = f"{schema.find_column_name(found.field_id) or column.name}{suffix_of(subject)}"
+    name = f"{schema.find_column_name(found.field_id) or column.name}{map_key.suffix_of(subject)}"
     values = _indexed_type(column.name, found.field_type, subject)
     try:
         value_type = value_type_of(values)
@@ -179,13 +169,13 @@ def _indexed_type(name: str, field_type: IcebergType, subject: ColumnId) -> Prim
             return field_type
         case int(), MapType():
             raise DefinitionError(
-                f"column {name!r} is a {field_type}: name one of its keys: {name}{SEPARATOR}key; or index all keys or "
-                f"values: {name}{CONTENT_SEPARATOR}keys, {name}{CONTENT_SEPARATOR}values"
+                f"column {name!r} is a {field_type}: name one of its keys: {name}{map_key.SEPARATOR}key; or index all "
+                f"keys or values: {name}{map_key.CONTENT_SEPARATOR}keys, {name}{map_key.CONTENT_SEPARATOR}values"
             )
         case int(), ListType(element_type=PrimitiveType()):
             raise DefinitionError(
                 f"column {name!r} is a {field_type}: only leaves can be indexed, or its elements, "
-                f"{name}{CONTENT_SEPARATOR}elements"
+                f"{name}{map_key.CONTENT_SEPARATOR}elements"
             )
         case int(), _:
             raise DefinitionError(f"column {name!r} is a {field_type}: only leaves can be indexed")
@@ -194,7 +184,7 @@ def _indexed_type(name: str, field_type: IcebergType, subject: ColumnId) -> Prim
         case MapKey(), MapType():
             raise DefinitionError(f"column {name!r} is a {field_type}: only keys of primitive values can be indexed")
         case MapKey(), _:
-            raise DefinitionError(f"column {name!r} is a {field_type}: `{SEPARATOR}` names a key of a map")
+            raise DefinitionError(f"column {name!r} is a {field_type}: `{map_key.SEPARATOR}` names a key of a map")
         case Contents(part=part), _:
             contained = contained_type(field_type, part)
             if isinstance(contained, PrimitiveType):
@@ -258,8 +248,8 @@ def to_json(columns: Iterable[AnyColumn]) -> str:
     items: list[dict[str, Any]] = []
     for column in sorted(columns, key=lambda column: place_of(column.column_id)):
         kinds = {kind: dict(options) for kind, options in column.kinds.items()}
-        item = {"field-id": field_of(column.column_id), "name": column.name, "kinds": kinds}
-        items += [item | details_of(column.column_id)] if kinds else []
+        item = {"field-id": map_key.field_of(column.column_id), "name": column.name, "kinds": kinds}
+        items += [item | map_key.details_of(column.column_id)] if kinds else []
     return json.dumps(items, sort_keys=True)
 
 
@@ -268,7 +258,7 @@ def from_json(text: str, schema: Schema) -> BoundDefinition:
     columns: list[ResolvedColumn] = []
     warnings: list[str] = []
     for column in stored_columns(text):
-        field_id = field_of(column.column_id)
+        field_id = map_key.field_of(column.column_id)
         name = schema.find_column_name(field_id)
         if name is None:
             continue
@@ -282,24 +272,26 @@ def from_json(text: str, schema: Schema) -> BoundDefinition:
 
 def stored_columns(text: str) -> list[StoredColumn]:
     """Return the columns of a stored definition."""
-    return [StoredColumn(column_of_details(item), item["name"], item["kinds"]) for item in json.loads(text)]
+    return [StoredColumn(map_key.column_of_details(item), item["name"], item["kinds"]) for item in json.loads(text)]
 
 
 def place_of(column: ColumnId) -> tuple[int, str]:
     """Return the place of a column in the order of definitions: by field id, then by what stands behind the name."""
-    return field_of(column), suffix_of(column)
+    return map_key.field_of(column), map_key.suffix_of(column)
 
 
 def indexes_of(columns: Iterable[AnyColumn]) -> dict[FieldKind, Options]:
     """Return the options of each index of a definition."""
-    return {index_of(column.column_id, kind): own for column in columns for kind, own in column.kinds.items()}
+    return {map_key.index_of(column.column_id, kind): own for column in columns for kind, own in column.kinds.items()}
 
 
 def without_indexes(columns: Iterable[AnyColumn], gone: Container[FieldKind]) -> tuple[AnyColumn, ...]:
     """Leave indexes out of a definition, and columns without any other."""
     left: list[AnyColumn] = []
     for column in columns:
-        kinds = {kind: own for kind, own in column.kinds.items() if index_of(column.column_id, kind) not in gone}
+        kinds = {
+            kind: own for kind, own in column.kinds.items() if map_key.index_of(column.column_id, kind) not in gone
+        }
         left += [replace(column, kinds=kinds)] if kinds else []
     return tuple(left)
 

@@ -12,15 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 
-from puffin_index.definition.index_definition import (
-    ResolvedColumn,
-    StoredColumn,
-    indexes_of,
-    stored_columns,
-    stored_kinds,
-    to_json,
-    without_indexes,
-)
+from puffin_index.definition import index_definition
+from puffin_index.definition.index_definition import ResolvedColumn, StoredColumn
 from puffin_index.errors import DefinitionError, IndexExistsError, NotFoundError
 from puffin_index.keys.map_key import FieldKind, column_of_details, details_of, field_of, index_of, split_kind
 
@@ -81,7 +74,7 @@ class StoredDefinition:
         taken = next((one for one in self.all_names if one.name.casefold() == name.casefold()), None)
         if taken is not None:
             raise IndexExistsError(f"there is an index {name!r} already; there are: {self._describe_all()}")
-        known = stored_kinds(self.definition)
+        known = index_definition.stored_kinds(self.definition)
         for column in columns:
             for kind, options in column.kinds.items():
                 index = index_of(column.column_id, kind)
@@ -92,38 +85,38 @@ class StoredDefinition:
                         f"column {column.name!r} has a {kind} index with {_options_text(found)} already ({holders}): "
                         "drop it first"
                     )
-        given = (*self._given, NamedIndex(name, frozenset(indexes_of(columns))))
+        given = (*self._given, NamedIndex(name, frozenset(index_definition.indexes_of(columns))))
         return replace(self.with_kinds(columns), names=_to_json(given))
 
     def with_kinds(self, columns: Sequence[ResolvedColumn]) -> StoredDefinition:
         """Add kinds; a kind that is there already gets the new options, if any are given."""
-        stored = {one.column_id: one for one in stored_columns(self.definition)}
+        stored = {one.column_id: one for one in index_definition.stored_columns(self.definition)}
         for column in columns:
             known = stored[column.column_id].kinds if column.column_id in stored else {}
             new = {kind: options for kind, options in column.kinds.items() if options or kind not in known}
             stored[column.column_id] = StoredColumn(column.column_id, column.name, {**known, **new})
-        return replace(self, definition=to_json(stored.values()))
+        return replace(self, definition=index_definition.to_json(stored.values()))
 
     def without_kinds(self, columns: Sequence[ResolvedColumn]) -> StoredDefinition:
         """Take kinds away, or raise DefinitionError if the definition lacks one, or nothing would be left."""
-        stored = stored_columns(self.definition)
+        stored = index_definition.stored_columns(self.definition)
         for column in columns:
             for kind in column.kinds:
-                if index_of(column.column_id, kind) not in indexes_of(stored):
+                if index_of(column.column_id, kind) not in index_definition.indexes_of(stored):
                     there = "; ".join(f"{one.name}: {', '.join(sorted(one.kinds))}" for one in stored)
                     reason = f"column {column.name!r} has no {kind} to remove; the definition has {there}"
                     raise DefinitionError(reason)
-        left = without_indexes(stored, indexes_of(columns))
+        left = index_definition.without_indexes(stored, index_definition.indexes_of(columns))
         if not left:
             raise DefinitionError("nothing of the definition would be left: `puffin-index drop` drops the index")
-        return replace(self, definition=to_json(left))
+        return replace(self, definition=index_definition.to_json(left))
 
     def losses(self, columns: Sequence[ResolvedColumn]) -> list[str]:
         """Return what a new definition takes away from this one, kind by kind, as text."""
-        wanted = indexes_of(columns)
+        wanted = index_definition.indexes_of(columns)
         names = self._columns()
         lost: list[str] = []
-        for index, options in stored_kinds(self.definition).items():
+        for index, options in index_definition.stored_kinds(self.definition).items():
             described = f"{split_kind(*index)[1]} of {names[index]}"
             if index not in wanted:
                 lost.append(described)
@@ -140,15 +133,15 @@ class StoredDefinition:
         named = self.find(name)
         others = tuple(one for one in self._given if one != named)
         gone = named.indexes - {index for one in others for index in one.indexes}
-        fixed = sorted(gone & indexes_of(self.from_properties).keys())
+        fixed = sorted(gone & index_definition.indexes_of(self.from_properties).keys())
         if fixed:
             column, kind = self._columns()[fixed[0]], split_kind(*fixed[0])[1]
             raise DefinitionError(
                 f"properties of the table (`file-index.*.columns`) define the {kind} index of column {column!r}: "
                 "take the column out of these properties first"
             )
-        left = without_indexes(stored_columns(self.definition), gone)
-        return replace(self, definition=to_json(left), names=_to_json(others))
+        left = index_definition.without_indexes(index_definition.stored_columns(self.definition), gone)
+        return replace(self, definition=index_definition.to_json(left), names=_to_json(others))
 
     @property
     def _given(self) -> tuple[NamedIndex, ...]:
@@ -164,9 +157,9 @@ class StoredDefinition:
 
     def _columns(self) -> dict[FieldKind, str]:
         """Return all indexes with the names of their columns, as far as known the current ones."""
-        stored = {column.column_id: column.name for column in stored_columns(self.definition)}
+        stored = {column.column_id: column.name for column in index_definition.stored_columns(self.definition)}
         names = stored | {column.column_id: column.name for column in self.from_properties}
-        every = stored_kinds(self.definition) | indexes_of(self.from_properties)
+        every = index_definition.stored_kinds(self.definition) | index_definition.indexes_of(self.from_properties)
         return {index: names[split_kind(*index)[0]] for index in every}
 
     def _describe_all(self) -> str:

@@ -1,6 +1,6 @@
 """Paimon's file index container: the indexes of many columns in one run of bytes, found through a head.
 
-The format is in docs/formats.md, Paimon's container. To Paimon's reader, an index without bytes means that no row
+The format is in docs/payloads.md, Paimon's container. To Paimon's reader, an index without bytes means that no row
 satisfies a test. Sources: seed 001, seed 004, and Paimon's `FileIndexFormat`.
 """
 

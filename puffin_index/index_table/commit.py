@@ -5,17 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
+import tenacity
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table import Table
 from sqlalchemy.exc import DBAPIError
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    retry_if_exception_type,
-    stop_after_attempt,
-    stop_after_delay,
-    wait_random_exponential,
-)
 
 from puffin_index.index_table.table import GUARD, SCHEMA, note_commit, refresh_index_table
 
@@ -48,10 +41,10 @@ def commit(index_table: Table, attempt: Callable[[], _Outcome], lock_seconds: fl
         note_commit(index_table)
         return outcome
 
-    retrying = Retrying(
-        retry=retry_if_exception_type((CommitFailedException, ValidationException)),
-        stop=stop_after_attempt(_MOST_ATTEMPTS),
-        wait=wait_random_exponential(multiplier=0.05, max=_LONGEST_WAIT_SECONDS),
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type((CommitFailedException, ValidationException)),
+        stop=tenacity.stop_after_attempt(_MOST_ATTEMPTS),
+        wait=tenacity.wait_random_exponential(multiplier=0.05, max=_LONGEST_WAIT_SECONDS),
         reraise=True,
     )
     return while_locked(partial(retrying, once), lock_seconds)
@@ -63,10 +56,10 @@ def while_locked(action: Callable[[], _Outcome], seconds: float = LOCK_SECONDS) 
     The action has done nothing if it raises because of a lock. The last attempt takes as long as the database's driver
     waits (SQLite's: 5 seconds). Raises DBAPIError if the lock lasts.
     """
-    retrying = Retrying(
-        retry=retry_if_exception(is_locked),
-        stop=stop_after_delay(seconds),
-        wait=wait_random_exponential(multiplier=0.05, max=_LONGEST_WAIT_SECONDS),
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(is_locked),
+        stop=tenacity.stop_after_delay(seconds),
+        wait=tenacity.wait_random_exponential(multiplier=0.05, max=_LONGEST_WAIT_SECONDS),
         reraise=True,
     )
     return retrying(action)

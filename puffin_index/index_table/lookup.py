@@ -7,14 +7,8 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTErr
 from pyiceberg.table import Table
 
 from puffin_index.errors import NotFoundError, PuffinIndexError
-from puffin_index.index_table.table import (
-    PROPERTY_DATA_TABLE_UUID,
-    SUFFIX,
-    TableName,
-    index_table_name,
-    is_bound_to,
-    load_index_table,
-)
+from puffin_index.index_table import table as catalogue
+from puffin_index.index_table.table import TableName
 
 _log = logging.getLogger(__name__)
 
@@ -26,10 +20,10 @@ def find_index_table(catalog: Catalog, data_table: Table) -> Table:
     a later release made it.
     """
     name, data_uuid = TableName(data_table.name()), str(data_table.metadata.table_uuid)
-    own_name = index_table_name(name)
+    own_name = catalogue.index_table_name(name)
     try:
-        index_table = load_index_table(catalog, own_name)
-        if is_bound_to(index_table, data_uuid):
+        index_table = catalogue.load_index_table(catalog, own_name)
+        if catalogue.is_bound_to(index_table, data_uuid):
             return index_table
         absence = NotFoundError(
             f"the index of {name} belongs to an earlier table of that name: run `puffin-index create` again"
@@ -50,12 +44,12 @@ def load_left_behind(catalog: Catalog, index_name: TableName, data_uuid: str) ->
     names, and the index table belongs to the name it stands for.
     """
     try:
-        index_table = load_index_table(catalog, index_name)
+        index_table = catalogue.load_index_table(catalog, index_name)
     except NotFoundError:
         return None
-    if not is_bound_to(index_table, data_uuid):
+    if not catalogue.is_bound_to(index_table, data_uuid):
         return None
-    owner = TableName((*index_name.namespace, index_name[-1].removesuffix(SUFFIX)))
+    owner = TableName((*index_name.namespace, index_name[-1].removesuffix(catalogue.SUFFIX)))
     try:
         is_owned = str(catalog.load_table(owner).metadata.table_uuid) == data_uuid
     except NoSuchTableError:
@@ -74,15 +68,15 @@ def list_index_tables(
         return {}
     found: dict[str, TableName] = {}
     for name in sorted(names):
-        if not name.endswith(SUFFIX) or (only_left_behind and name.removesuffix(SUFFIX) in names):
+        if not name.endswith(catalogue.SUFFIX) or (only_left_behind and name.removesuffix(catalogue.SUFFIX) in names):
             continue
         index_name = TableName((*namespace, name))
         try:
-            properties = load_index_table(catalog, index_name).properties
+            properties = catalogue.load_index_table(catalog, index_name).properties
         except (PuffinIndexError, OSError) as error:
             _log.debug("index table passed over: %s", error)
             continue
-        found.setdefault(properties.get(PROPERTY_DATA_TABLE_UUID, ""), index_name)
+        found.setdefault(properties.get(catalogue.PROPERTY_DATA_TABLE_UUID, ""), index_name)
     return found
 
 

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    CommitStateUnknownException,
-    NoSuchNamespaceError,
-    NoSuchTableError,
-    RESTError,
-)
 from pyiceberg.utils.config import Config
 from requests.exceptions import RequestException
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,13 +14,19 @@ from sqlalchemy.exc import SQLAlchemyError
 from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError, did_you_mean
 from puffin_index.storage.whole_files import read_tables_whole
 
-SILENCE = (RESTError, RequestException, SQLAlchemyError)
+SILENCE = (exceptions.RESTError, RequestException, SQLAlchemyError)
 """The errors of a catalog that does not answer."""
 
-CATALOG_ERRORS = (CommitFailedException, CommitStateUnknownException, *SILENCE)
+CATALOG_ERRORS = (exceptions.CommitFailedException, exceptions.CommitStateUnknownException, *SILENCE)
 """The errors of a catalog that does not answer or does not take a commit."""
 
-PASSING_ERRORS = (*CATALOG_ERRORS, PuffinIndexError, NoSuchTableError, NoSuchNamespaceError, OSError)
+PASSING_ERRORS = (
+    *CATALOG_ERRORS,
+    PuffinIndexError,
+    exceptions.NoSuchTableError,
+    exceptions.NoSuchNamespaceError,
+    OSError,
+)
 """The errors that stores, catalogs and changing tables may raise; any other error is a mistake of ours."""
 
 _SQLITE = "sqlite:///"

@@ -14,28 +14,12 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from puffin_index.data import data_table as tables
 from puffin_index.data.column_source import Reading, reading_of
-from puffin_index.data.data_table import (
-    DataFile,
-    count_snapshots_behind,
-    find_snapshot,
-    list_data_files,
-    measure_data_files,
-)
 from puffin_index.definition.index_definition import ResolvedColumn, without_indexes
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import DefinitionError, NotFoundError
-from puffin_index.index_table.entries import (
-    EntryRow,
-    directories_of,
-    entry_files,
-    indexed_kinds,
-    readable_entries,
-    rows_by_segment,
-    segment_sizes,
-    source_of,
-    sources_of,
-)
+from puffin_index.index_table import entries as index_rows
 from puffin_index.index_table.table import read_entries
 from puffin_index.keys.map_key import FieldKind, index_of
 from puffin_index.segments.segment import objection
@@ -57,15 +41,15 @@ class BuildScope:
 
     def find_snapshot(self, table: Table) -> Snapshot | None:
         """Return the snapshot to index, None while the table is empty, or raise NotFoundError if the table lacks it."""
-        return find_snapshot(table, self.snapshot_id, self.ref)
+        return tables.find_snapshot(table, self.snapshot_id, self.ref)
 
-    def list_data_files(self, table: Table) -> tuple[DataFile, ...]:
+    def list_data_files(self, table: Table) -> tuple[tables.DataFile, ...]:
         """List the data files in the scope, or raise NotFoundError, or DefinitionError if the filter does not fit."""
         snapshot = self.find_snapshot(table)
         if snapshot is None:
             return ()
         try:
-            return list_data_files(table, snapshot.snapshot_id, self.row_filter)
+            return tables.list_data_files(table, snapshot.snapshot_id, self.row_filter)
         except (ValueError, TypeError, NotImplementedError) as error:
             raise DefinitionError(f"Iceberg cannot choose data files by this predicate: {error}") from error
 
@@ -172,21 +156,23 @@ def read_lag(
 ) -> Lag:
     """Return the lag of an index behind the current snapshot, or behind the scope of a build."""
     files = scope.list_data_files(data_table)
-    missing = _unindexed(files, readable_entries(read_entries(index_table), reading_of(data_table)), columns)
+    missing = _unindexed(files, index_rows.readable_entries(read_entries(index_table), reading_of(data_table)), columns)
     return _lag(data_table, missing, scope.find_snapshot(data_table))
 
 
 def read_status(data_table: Table, index_table: Table, columns: Sequence[ResolvedColumn]) -> IndexStatus:
     """Return the coverage of the current snapshot and the size of the indexes."""
-    live, column_bytes = measure_data_files(data_table, {column.field_id for column in columns})
+    live, column_bytes = tables.measure_data_files(data_table, {column.field_id for column in columns})
     every, reading = read_entries(index_table), reading_of(data_table)
-    entries = readable_entries(every, reading)
+    entries = index_rows.readable_entries(every, reading)
     missing = _unindexed(live, entries, columns)
     snapshot = data_table.current_snapshot()
     lag = _lag(data_table, missing, snapshot)
-    known = pa.array([path for path, *_ in indexed_kinds(entries, {file.identity for file in live})], pa.string())
+    known = pa.array(
+        [path for path, *_ in index_rows.indexed_kinds(entries, {file.identity for file in live})], pa.string()
+    )
     used = entries.filter(pc.is_in(entries["data_file"], known))
-    segments = segment_sizes(used)
+    segments = index_rows.segment_sizes(used)
     row_groups = _row_group_count(live)
     whole, of_files = _kind_sizes(index_table, used)
     column_status: list[ColumnStatus] = []
@@ -214,14 +200,14 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
         outdated=tuple(_outdated(every, live, reading)),
         left_out=tuple(reason for reason in reasons if reason is not None),
         live_index_bytes=sum(column.live_bytes for column in column_status),
-        total_index_bytes=sum(segment_sizes(every).values()),
+        total_index_bytes=sum(index_rows.segment_sizes(every).values()),
         index_table=".".join(index_table.name()),
     )
 
 
-def _outdated(entries: pa.Table, files: Sequence[DataFile], reading: Reading) -> Iterator[str]:
+def _outdated(entries: pa.Table, files: Sequence[tables.DataFile], reading: Reading) -> Iterator[str]:
     """Yield sentences about columns that scans read from another source, and files whose partition had other values."""
-    rejected = reading.rejects(sources_of(entries))
+    rejected = reading.rejects(index_rows.sources_of(entries))
     paths = {file.path for file in files} if rejected else set()
     affected: dict[tuple[str, str], set[str]] = {}
     for path, directories in zip(entries["data_file"].to_pylist(), entries["directories"].to_pylist(), strict=True):
@@ -231,44 +217,46 @@ def _outdated(entries: pa.Table, files: Sequence[DataFile], reading: Reading) ->
                 affected.setdefault((name, str(reading.objection(field_id, source))), set()).add(path)
     for (name, reason), of_files in sorted(affected.items()):
         yield f"column {name} of {len(of_files)} data files: {reason} when it was indexed"
-    live, known = {file.identity for file in files}, set(entry_files(entries))
+    live, known = {file.identity for file in files}, set(index_rows.entry_files(entries))
     elsewhere = {(path, size, rows) for path, size, rows, _ in known - live}
     count = sum(file[:3] in elsewhere for file in live - known)
     if count:
         yield f"{count} data files: their partitions had other values when they were indexed"
 
 
-def _unindexed(files: Sequence[DataFile], entries: pa.Table, columns: Sequence[ResolvedColumn]) -> list[DataFile]:
-    found = indexed_kinds(entries, {file.identity for file in files})
+def _unindexed(
+    files: Sequence[tables.DataFile], entries: pa.Table, columns: Sequence[ResolvedColumn]
+) -> list[tables.DataFile]:
+    found = index_rows.indexed_kinds(entries, {file.identity for file in files})
     return [file for file in files if file.record_count and without_indexes(columns, found.get(file.identity, set()))]
 
 
-def _lag(data_table: Table, missing: Sequence[DataFile], head: Snapshot | None) -> Lag:
-    behind = count_snapshots_behind(data_table, head, {file.path for file in missing})
+def _lag(data_table: Table, missing: Sequence[tables.DataFile], head: Snapshot | None) -> Lag:
+    behind = tables.count_snapshots_behind(data_table, head, {file.path for file in missing})
     return Lag(behind, len(missing), sum(file.file_size for file in missing))
 
 
 def _kind_sizes(index_table: Table, entries: pa.Table) -> tuple[Counter[FieldKind], Counter[FieldKind]]:
     """Return the bytes of all payloads in the segments of entries, and about those that belong to their data files."""
     whole, live = Counter[FieldKind](), Counter[FieldKind]()
-    segments = list(rows_by_segment(entries).values())
+    segments = list(index_rows.rows_by_segment(entries).values())
     at_once = requests_at_once(index_table.io, index_table.location())
     read = in_parallel(lambda rows: _read_segment(index_table, rows), segments, at_once)
     for rows, source in zip(segments, read, strict=True):
         for key, directory in source.directories.items():
             whole[key] += int(directory.numbers("length").sum())
         for row in rows:
-            for key in source.directories.keys() & directories_of([row]).keys():
+            for key in source.directories.keys() & index_rows.directories_of([row]).keys():
                 live[key] += source.live_bytes(key, row["first_row_group"], len(row["row_counts"]))
     return whole, live
 
 
-def _read_segment(index_table: Table, rows: Sequence[EntryRow]) -> SourceSegment:
+def _read_segment(index_table: Table, rows: Sequence[index_rows.EntryRow]) -> SourceSegment:
     try:
-        return source_of(index_table.io, rows, with_statistics=False)
+        return index_rows.source_of(index_table.io, rows, with_statistics=False)
     except NotFoundError as error:
         raise NotFoundError(f"{error}: `puffin-index verify --repair` indexes its data files anew") from error
 
 
-def _row_group_count(files: Sequence[DataFile]) -> int:
+def _row_group_count(files: Sequence[tables.DataFile]) -> int:
     return sum(max(1, len(file.split_offsets)) for file in files)

@@ -16,17 +16,7 @@ from pyiceberg.table import Table
 
 from puffin_index.display import Cell, Described, Report, format_bytes
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
-from puffin_index.index_table.entries import (
-    ROW_SPACE,
-    TARGET_SEGMENT_BYTES,
-    entry_segments,
-    indexed_files,
-    needed_entries,
-    replace_entries,
-    rows_by_segment,
-    segment_sizes,
-    source_of,
-)
+from puffin_index.index_table import entries as index_rows
 from puffin_index.index_table.table import entries_of, read_entries, refresh_index_table
 from puffin_index.jobs.job_segments import JobSegments
 from puffin_index.jobs.log_lines import level_of_trouble, log_line
@@ -80,7 +70,7 @@ def compact(
     data_table: Table,
     index_table: Table,
     wanted: Mapping[FieldKind, Options],
-    target_bytes: int = TARGET_SEGMENT_BYTES,
+    target_bytes: int = index_rows.TARGET_SEGMENT_BYTES,
     *,
     most_bytes: int | None = None,
 ) -> CompactReport:
@@ -90,7 +80,9 @@ def compact(
     definition's options. Raises NotFoundError if the data table is gone or was replaced.
     """
     started = time.monotonic()
-    entries = replace_entries(index_table, partial(needed_entries, data_table, index_table, wanted))
+    entries = index_rows.replace_entries(
+        index_table, partial(index_rows.needed_entries, data_table, index_table, wanted)
+    )
     small_bytes = _SMALL_SHARE * target_bytes if most_bytes is None else most_bytes
     bins, sources, skipped = _plan(index_table, entries, target_bytes, small_bytes)
     made: list[Segment] = []
@@ -135,7 +127,7 @@ def due_bytes(entries: pa.Table, target_bytes: int, fewest: int) -> int | None:
     and the segments that stay double in size.
     """
     due, smaller = None, 0
-    small = sorted(size for size in segment_sizes(entries).values() if size < _SMALL_SHARE * target_bytes)
+    small = sorted(size for size in index_rows.segment_sizes(entries).values() if size < _SMALL_SHARE * target_bytes)
     for count, size in enumerate(small, 1):
         if count >= fewest and size <= smaller:
             due = size
@@ -148,7 +140,7 @@ def _plan(
 ) -> tuple[list[list[IndexedFile]], dict[str, SourceSegment], list[tuple[str, str]]]:
     """Return the data files of each new segment, the segments to copy from, and the unreadable ones with reasons."""
     sources, skipped = _read_sources(index_table, entries)
-    files = [file for file in indexed_files(entries) if file.origins <= sources.keys()]
+    files = [file for file in index_rows.indexed_files(entries) if file.origins <= sources.keys()]
     live = dict.fromkeys(sources, 0)
     for file in files:
         for key, part in file.parts.items():
@@ -174,11 +166,11 @@ def _plan(
 
 def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, SourceSegment], list[tuple[str, str]]]:
     """Read the footers and directories of all segments; an unreadable segment stays as it is."""
-    segments = rows_by_segment(entries)
+    segments = index_rows.rows_by_segment(entries)
 
     def read(segment: str) -> SourceSegment | str:
         try:
-            return source_of(index_table.io, segments[segment])
+            return index_rows.source_of(index_table.io, segments[segment])
         except (PuffinIndexError, OSError) as error:
             _log.log(level_of_trouble(segment), "segment not rewritten: %s", error)
             return str(error)
@@ -226,7 +218,7 @@ def _cut(
         )
         return sum(live), sum(file.row_counts) + ROW_SPACE_ALIGNMENT * len(file.row_counts)
 
-    return cut_in_order(files, sizes, (target_bytes, ROW_SPACE))
+    return cut_in_order(files, sizes, (target_bytes, index_rows.ROW_SPACE))
 
 
 def _commit(index_table: Table, files: Sequence[IndexedFile], segment: Segment) -> Segment:
@@ -234,7 +226,7 @@ def _commit(index_table: Table, files: Sequence[IndexedFile], segment: Segment) 
     moved: set[str] = set()
 
     def change(entries: pa.Table) -> pa.Table:
-        rows = entry_segments(entries)
+        rows = index_rows.entry_segments(entries)
         present = set(rows)
         still = [file for file in files if all((file.file.path, origin) in present for origin in file.origins)]
         moved.clear()
@@ -243,7 +235,7 @@ def _commit(index_table: Table, files: Sequence[IndexedFile], segment: Segment) 
         kept = entries.filter(pa.array([row not in replaced for row in rows], pa.bool_()))
         return pa.concat_tables([kept, entries_of([_covering(segment, moved)])]) if still else entries
 
-    replace_entries(index_table, change)
+    index_rows.replace_entries(index_table, change)
     if not moved:
         _log.info("the data files of segment %s were expired or rebuilt meanwhile", segment.location)
         index_table.io.delete(segment.location)

@@ -14,26 +14,12 @@ from requests.exceptions import RequestException
 
 from puffin_index.display import Cell, Described, Report, format_bytes
 from puffin_index.errors import DamagedIndexError, NotFoundError, PuffinIndexError
+from puffin_index.index_table import stored_files, table as catalogue
 from puffin_index.index_table.entries import replace_entries
 from puffin_index.index_table.lookup import list_index_tables
-from puffin_index.index_table.stored_files import (
-    StoredFile,
-    delete_empty_folders,
-    delete_files,
-    list_stored_files,
-    own_files,
-)
-from puffin_index.index_table.table import (
-    PROPERTY_DATA_TABLE,
-    PROPERTY_DATA_TABLE_UUID,
-    SUFFIX,
-    TableName,
-    index_table_name,
-    index_table_read,
-    is_bound_to,
-)
+from puffin_index.index_table.table import TableName
 
-_OWN_LOCATION = re.compile(rf"(.*{SUFFIX}-[0-9a-f]{{32}})/metadata/[^/]*")
+_OWN_LOCATION = re.compile(rf"(.*{catalogue.SUFFIX}-[0-9a-f]{{32}})/metadata/[^/]*")
 """Matches the metadata of an index table whose location has a unique id, so that no other table's files lie there."""
 
 _log = logging.getLogger(__name__)
@@ -76,13 +62,13 @@ def drop_index_table(catalog: Catalog, index_table: Table) -> DropReport:
         raise
     except (DamagedIndexError, OSError) as error:
         _log.warning("dropped with its entries: %s", error)
-    listed = list_stored_files(io, location)
-    own = own_files(index_table, listed)
-    delete_files(io, [file for file in own if file.is_segment])
+    listed = stored_files.list_stored_files(io, location)
+    own = stored_files.own_files(index_table, listed)
+    stored_files.delete_files(io, [file for file in own if file.is_segment])
     with suppress(NoSuchTableError):
         catalog.drop_table(index_table.name())
-    delete_files(io, [file for file in own if not file.is_segment])
-    delete_empty_folders(io, location)
+    stored_files.delete_files(io, [file for file in own if not file.is_segment])
+    stored_files.delete_empty_folders(io, location)
     kept = {file.location for file in listed} - {file.location for file in own}
     return _report(TableName(index_table.name()), own, tuple(sorted(kept)))
 
@@ -96,11 +82,11 @@ def _drop_damaged(catalog: Catalog, error: DamagedIndexError) -> DropReport:
         catalog.drop_table(name)
         return _report(name, (), ())
     io = load_file_io(catalog.properties, location)
-    listed = list_stored_files(io, location)
+    listed = stored_files.list_stored_files(io, location)
     files = [file for file in listed if file.is_ours]
     # Files go before the catalog's entry: as long as the catalog names the table, a drop can be run again.
-    delete_files(io, files)
-    delete_empty_folders(io, location)
+    stored_files.delete_files(io, files)
+    stored_files.delete_empty_folders(io, location)
     catalog.drop_table(name)
     return _report(name, files, tuple(sorted(file.location for file in listed if not file.is_ours)))
 
@@ -115,38 +101,38 @@ def _own_location(catalog: Catalog, error: DamagedIndexError) -> str | None:
     return f"{scheme}://{own[1]}" if separator else None
 
 
-def _report(name: TableName, deleted: Sequence[StoredFile], kept: tuple[str, ...]) -> DropReport:
+def _report(name: TableName, deleted: Sequence[stored_files.StoredFile], kept: tuple[str, ...]) -> DropReport:
     segments, size = sum(file.is_segment for file in deleted), sum(file.size for file in deleted)
     return DropReport(str(name), segments, size, kept)
 
 
 def _find(catalog: Catalog, name: TableName) -> Table:
     named = _load(catalog, name)
-    if named is not None and PROPERTY_DATA_TABLE_UUID in named.properties:
+    if named is not None and catalogue.PROPERTY_DATA_TABLE_UUID in named.properties:
         return named
-    own_name = index_table_name(name)
+    own_name = catalogue.index_table_name(name)
     index_table = _load(catalog, own_name)
     uuid = str(named.metadata.table_uuid) if named is not None else ""
-    if named is not None and (index_table is None or not is_bound_to(index_table, uuid)):
+    if named is not None and (index_table is None or not catalogue.is_bound_to(index_table, uuid)):
         left_behind = list_index_tables(catalog, name.namespace).get(uuid)
         index_table = index_table if left_behind is None else _load(catalog, left_behind)
     if index_table is None:
         raise NotFoundError(f"there is no index table {own_name}: nothing to drop")
-    if PROPERTY_DATA_TABLE_UUID not in index_table.properties:
+    if catalogue.PROPERTY_DATA_TABLE_UUID not in index_table.properties:
         raise PuffinIndexError(f"{own_name} is no index table: it is left alone")
-    owner = index_table.properties.get(PROPERTY_DATA_TABLE)
+    owner = index_table.properties.get(catalogue.PROPERTY_DATA_TABLE)
     if named is None and owner != str(name):
         raise PuffinIndexError(f"{own_name} is the index of {owner}: name {own_name} itself to drop it")
-    if named is not None and not is_bound_to(index_table, uuid):
+    if named is not None and not catalogue.is_bound_to(index_table, uuid):
         raise PuffinIndexError(f"{own_name} is the index of an earlier table {name}: name {own_name} itself to drop it")
     return index_table
 
 
 def _load(catalog: Catalog, name: TableName) -> Table | None:
     try:
-        if not name[-1].endswith(SUFFIX):
+        if not name[-1].endswith(catalogue.SUFFIX):
             return catalog.load_table(name)
-        with index_table_read(str(name)):
+        with catalogue.index_table_read(str(name)):
             return catalog.load_table(name)
     except (NoSuchTableError, NoSuchNamespaceError):
         return None

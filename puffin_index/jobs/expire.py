@@ -15,15 +15,9 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from puffin_index.display import Cell, Described, Report, format_bytes
+from puffin_index.index_table import stored_files
 from puffin_index.index_table.commit import commit
 from puffin_index.index_table.entries import entry_segments, needed_entries, replace_entries
-from puffin_index.index_table.stored_files import (
-    committed_segments,
-    delete_files,
-    list_stored_files,
-    own_files,
-    reachable_files,
-)
 from puffin_index.index_table.table import read_entries, refresh_index_table
 from puffin_index.jobs.compact import compact
 from puffin_index.keys.map_key import FieldKind
@@ -87,23 +81,25 @@ def expire(
     """
     started = time.monotonic()
     now = datetime.now(UTC)
-    listed = own_files(index_table, list_stored_files(index_table.io, index_table.location()))
+    listed = stored_files.own_files(index_table, stored_files.list_stored_files(index_table.io, index_table.location()))
     refresh_index_table(index_table)
     before = read_entries(index_table)
     change = partial(needed_entries, data_table, index_table, wanted)
     after = kept = change(read_entries(index_table)) if dry_run else replace_entries(index_table, change)
     if not dry_run:
         compact(data_table, index_table, wanted, most_bytes=0)
-    committed = committed_segments(index_table)
+    committed = stored_files.committed_segments(index_table)
     superseded_before = now - SNAPSHOT_GRACE
     expired = _superseded(index_table, superseded_before)
-    named = reachable_files(index_table) if expired else set()
+    named = stored_files.reachable_files(index_table) if expired else set()
     if expired and not dry_run:
         commit(index_table, partial(_expire_snapshots, index_table, superseded_before))
     if not dry_run:
         refresh_index_table(index_table)
         after = read_entries(index_table)
-    used = set(after["segment"].to_pylist()) | (committed_segments(index_table, expired) if for_readers else set())
+    used = set(after["segment"].to_pylist()) | (
+        stored_files.committed_segments(index_table, expired) if for_readers else set()
+    )
     garbage = [
         file
         for file in listed
@@ -112,10 +108,10 @@ def expire(
         and (file.location in committed or file.modified < now - older_than)
     ]
     old = [one for one in listed if not one.is_segment and (one.location in named or one.modified < now - older_than)]
-    reachable = reachable_files(index_table, expired) if old else set()
+    reachable = stored_files.reachable_files(index_table, expired) if old else set()
     table_files = [file for file in old if file.location not in reachable]
     if not dry_run:
-        delete_files(index_table.io, [*garbage, *table_files])
+        stored_files.delete_files(index_table.io, [*garbage, *table_files])
     return ExpireReport(
         entries=max(0, len(before) - len(kept)),
         directories=max(0, _directory_count(before, kept) - _directory_count(kept, kept)),

@@ -21,19 +21,7 @@ from puffin_index.data.row_groups import OpenDataFile, open_data_file, read_sort
 from puffin_index.display import Cell, Described, Report, share_of
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError, reason_at
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinFile, check_head, read_blob, read_footer
-from puffin_index.index_table.entries import (
-    EntryRow,
-    entry_files,
-    entry_segments,
-    field_kinds,
-    indexed_files,
-    indexed_kinds,
-    live_entries,
-    readable_entries,
-    replace_entries,
-    rows_by_segment,
-    source_of,
-)
+from puffin_index.index_table import entries as index_rows
 from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.log_lines import log_line
 from puffin_index.keys.asked import AskedTest
@@ -63,7 +51,7 @@ class Finding:
 
 
 def _check_segment(
-    io: FileIO, location: str, rows: Sequence[EntryRow]
+    io: FileIO, location: str, rows: Sequence[index_rows.EntryRow]
 ) -> tuple[list[Finding], SourceSegment | None, int]:
     """Check a segment against its entries; return errors, the segment if readable, and the number of blobs read."""
     size, footer_size = rows[0]["segment_size_in_bytes"], rows[0]["segment_footer_size_in_bytes"]
@@ -75,7 +63,7 @@ def _check_segment(
             check_head(reader)
             footer = read_footer(reader, footer_size, require_checksum=True)
             findings += _check_blobs(reader, footer)
-            source = source_of(io, rows)
+            source = index_rows.source_of(io, rows)
             findings += [Finding(location, "row groups", 0, what) for what in _check_rows(source, rows)]
             checks = {key: _check_statistics(batch, source, key) for key, batch in source.statistics.items()}
             checks |= {key: _check_places(source, reader, key) for key in source.directories}
@@ -104,7 +92,7 @@ def _check_blobs(reader: RangedReader, footer: PuffinFile) -> Iterator[Finding]:
             yield Finding(reader.location, blob.type, blob.offset, _finding(reader.location, error).what)
 
 
-def _check_rows(source: SourceSegment, rows: Sequence[EntryRow]) -> Iterator[str]:
+def _check_rows(source: SourceSegment, rows: Sequence[index_rows.EntryRow]) -> Iterator[str]:
     """Compare the segment's own list of row groups with its entries."""
     bases, counts = source.spans[:, 0], source.spans[:, 1]
     if not np.array_equal(bases[1:], np.cumsum(align(counts))[:-1]) or bool((bases % ROW_SPACE_ALIGNMENT).any()):
@@ -242,10 +230,10 @@ def verify(
     entries = read_entries(index_table)
     refresh_table(data_table)
     reading = reading_of(data_table)
-    readable = readable_entries(entries, reading)
+    readable = index_rows.readable_entries(entries, reading)
     live, retained = list_data_files(data_table), retained_files(data_table)
     findings = [*_check_entries(readable, retained)]
-    by_segment = rows_by_segment(entries)
+    by_segment = index_rows.rows_by_segment(entries)
     sources: dict[str, SourceSegment] = {}
     blobs = 0
     for done, (location, rows) in enumerate(by_segment.items(), 1):
@@ -255,7 +243,7 @@ def verify(
         if source is not None and not found:
             sources[location] = source
         _log.info("%s", log_line("segment checked", done=done, of=len(by_segment), findings=len(findings)))
-    files = indexed_files(live_entries(readable, retained, wanted))
+    files = index_rows.indexed_files(index_rows.live_entries(readable, retained, wanted))
     readable_files = [file for file in files if file.origins <= sources.keys()]
     row_groups = [(file, ordinal) for file in readable_files for ordinal in range(len(file.row_counts))]
     if sample is not None and sample < len(row_groups):
@@ -263,7 +251,7 @@ def verify(
     # A data file that several segments index is opened for each of them, so its own trouble is found as often.
     open_file = partial(open_data_file, data_table.io, reading=reading)
     findings += dict.fromkeys(_check_data(index_table, row_groups, sources, retained, open_file))
-    indexed = indexed_kinds(readable, {file.identity for file in live})
+    indexed = index_rows.indexed_kinds(readable, {file.identity for file in live})
     return VerifyReport(
         table=".".join(data_table.name()),
         data_files=len(live),
@@ -283,13 +271,13 @@ def drop_bad_entries(index_table: Table, findings: Sequence[Finding]) -> int:
     dropped: set[str] = set()
 
     def change(entries: pa.Table) -> pa.Table:
-        rows = entry_segments(entries)
+        rows = index_rows.entry_segments(entries)
         is_good = [path not in bad and segment not in bad for path, segment in rows]
         dropped.clear()
         dropped.update(path for (path, _), good in zip(rows, is_good, strict=True) if not good)
         return entries.filter(pa.array(is_good, pa.bool_()))
 
-    replace_entries(index_table, change)
+    index_rows.replace_entries(index_table, change)
     return len(dropped)
 
 
@@ -297,7 +285,9 @@ def _check_entries(entries: pa.Table, retained: Mapping[FileIdentity, DataFile])
     taken: dict[FileIdentity, set[FieldKind]] = {}
     by_path = {file.path: file for file in retained.values()}
     columns = (entries[name].to_pylist() for name in ("row_counts", "split_offsets"))
-    for file, counts, offsets, own in zip(entry_files(entries), *columns, field_kinds(entries), strict=True):
+    for file, counts, offsets, own in zip(
+        index_rows.entry_files(entries), *columns, index_rows.field_kinds(entries), strict=True
+    ):
         path, size, records, _ = file
         found = by_path.get(path)
         if found is not None and (found.file_size, found.record_count) != (size, records):

@@ -8,15 +8,7 @@ from puffin_index.display import Described, Grid, Report, format_bytes
 from puffin_index.formats.paimon_container import MAGIC, Container
 from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob
 from puffin_index.keys.map_key import ColumnId, split_kind
-from puffin_index.segments.directory import (
-    DIRECTORY_BLOB,
-    STATISTICS,
-    STATISTICS_BLOB,
-    Directory,
-    metadata_of,
-    parse_batch,
-    parse_directory,
-)
+from puffin_index.segments import directory as dirs
 from puffin_index.storage.binary import write_int64_be
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob, RangedReader
@@ -66,7 +58,7 @@ def is_container(reader: RangedReader) -> bool:
 def read_payload_places(reader: RangedReader, footer: PuffinFile) -> Iterator[PayloadPlace]:
     """Yield the payloads of a segment, or raise CorruptFileError or UnsupportedError for a directory."""
     for blob in footer.blobs:
-        if blob.type == DIRECTORY_BLOB:
+        if blob.type == dirs.DIRECTORY_BLOB:
             field_id, directory = _read(reader, blob)
             columns = (directory.numbers(name).tolist() for name in _PLACE)
             for blob_type, *place in zip(directory.blob_types.to_pylist(), *columns, strict=True):
@@ -77,13 +69,13 @@ def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[Dire
     """Return a summary of each directory of a segment, in order, or raise CorruptFileError or UnsupportedError."""
     summaries: list[DirectorySummary] = []
     for blob in footer.blobs:
-        if blob.type == STATISTICS_BLOB:
+        if blob.type == dirs.STATISTICS_BLOB:
             place = Blob(reader, blob.offset, blob.length)
-            batch = parse_batch(place, read_blob(reader, blob), ("row_count",))
-            value_type, field_id = metadata_of(place, batch, "value-type"), _field_id(place, blob)
-            kind = blob.properties.get("kind", STATISTICS)
+            batch = dirs.parse_batch(place, read_blob(reader, blob), ("row_count",))
+            value_type, field_id = dirs.metadata_of(place, batch, "value-type"), _field_id(place, blob)
+            kind = blob.properties.get("kind", dirs.STATISTICS)
             summaries.append(DirectorySummary(field_id, kind, value_type, len(batch), 0, (), 0, blob.length))
-        elif blob.type == DIRECTORY_BLOB:
+        elif blob.type == dirs.DIRECTORY_BLOB:
             field_id, own = _read(reader, blob)
             types, length = tuple(dict.fromkeys(own.blob_types.to_pylist())), int(own.numbers("length").sum())
             groups = own.row_group_count, len(own)
@@ -91,9 +83,9 @@ def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[Dire
     return summaries
 
 
-def _read(reader: RangedReader, blob: BlobMetadata) -> tuple[int, Directory]:
+def _read(reader: RangedReader, blob: BlobMetadata) -> tuple[int, dirs.Directory]:
     place, data = Blob(reader, blob.offset, blob.length), read_blob(reader, blob)
-    return _field_id(place, blob), parse_directory(place, data)
+    return _field_id(place, blob), dirs.parse_directory(place, data)
 
 
 def _field_id(place: Blob, blob: BlobMetadata) -> int:

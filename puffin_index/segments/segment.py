@@ -26,16 +26,7 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.kinds.statistics import ColumnStatistics, statistics_of
-from puffin_index.segments.directory import (
-    DIRECTORY,
-    DIRECTORY_BLOB,
-    ROW_GROUPS,
-    ROW_GROUPS_BLOB,
-    STATISTICS,
-    STATISTICS_BLOB,
-    serialize_batch,
-    serialize_statistics,
-)
+from puffin_index.segments import directory
 from puffin_index.segments.source_segment import IndexedFile
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import NewFile
@@ -146,7 +137,7 @@ class SegmentWriter:
 
     def add_statistics(self, key: FieldKind, data: bytes) -> None:
         """Add serialised statistics of a column."""
-        self._directories.append((key, STATISTICS_BLOB, data))
+        self._directories.append((key, directory.STATISTICS_BLOB, data))
 
     def add_index(self, key: FieldKind, value_type: ValueType, payloads: Iterable[Payload]) -> None:
         """Add an index. Its payloads lie side by side, so that one request reads neighbours."""
@@ -159,9 +150,9 @@ class SegmentWriter:
             place = {"offset": blob.offset, "length": blob.length, "blob_type": blob.type, "layout": one.layout}
             rows.append({"first_row_group": first, "row_groups": one.row_groups, **place})
             first += one.row_groups
-        batch = pa.RecordBatch.from_pylist(rows, DIRECTORY)
-        data = serialize_batch(batch, {"kind": kind, "value-type": value_type.name})
-        self._directories.append((key, DIRECTORY_BLOB, data))
+        batch = pa.RecordBatch.from_pylist(rows, directory.DIRECTORY)
+        data = directory.serialize_batch(batch, {"kind": kind, "value-type": value_type.name})
+        self._directories.append((key, directory.DIRECTORY_BLOB, data))
 
     def finish(self, location: str, covered: tuple[CoveredFile, ...], skipped: Sequence[SkippedFile] = ()) -> Segment:
         """Write the rest; return the segment of the data files whose indexes were added."""
@@ -171,7 +162,10 @@ class SegmentWriter:
             place = {"offset": blob.offset, "length": blob.length, "xxh64": blob.properties[BLOB_CHECKSUM]}
             places.append({"field_id": field_id, "kind": kind, **place})
         rows = [row for file in covered for row in _row_groups(file)]
-        self._writer.add(ROW_GROUPS_BLOB, serialize_batch(pa.RecordBatch.from_pylist(rows, ROW_GROUPS), {}))
+        self._writer.add(
+            directory.ROW_GROUPS_BLOB,
+            directory.serialize_batch(pa.RecordBatch.from_pylist(rows, directory.ROW_GROUPS), {}),
+        )
         summary = self._writer.finish()
         return Segment(location, summary.file_size, summary.footer_size, covered, tuple(places), tuple(skipped))
 
@@ -289,7 +283,9 @@ def _write_column(segment: SegmentWriter, column: ResolvedColumn, files: Sequenc
         base += align(ordered.row_count)
         # Keys and their sorted forms are freed before the next row group is read.
         del ordered
-    segment.add_statistics(index_of(column.column_id, STATISTICS), serialize_statistics(statistics, column.value_type))
+    segment.add_statistics(
+        index_of(column.column_id, directory.STATISTICS), directory.serialize_statistics(statistics, column.value_type)
+    )
     for kind in column.kinds:
         payloads[kind] += builders[kind].finish()
         segment.add_index(index_of(column.column_id, kind), column.value_type, payloads[kind])

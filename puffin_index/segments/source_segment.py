@@ -13,24 +13,12 @@ from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob, read_footer
 from puffin_index.keys.map_key import FieldKind
 from puffin_index.kinds.base import StoredPayload
-from puffin_index.segments.directory import (
-    DIRECTORY_BLOB,
-    ROW_GROUPS,
-    ROW_GROUPS_BLOB,
-    STATISTICS_BLOB,
-    Directory,
-    index_kind,
-    int64_column,
-    is_statistics,
-    parse_batch,
-    read_directory,
-    read_statistics,
-)
+from puffin_index.segments import directory as dirs
 from puffin_index.storage.arrays import Floats, Ints
 from puffin_index.storage.files import FileReader
 from puffin_index.storage.ranged import Blob, BytesReader, RangedReader
 
-_DIRECTORY_BLOBS = frozenset({STATISTICS_BLOB, DIRECTORY_BLOB, ROW_GROUPS_BLOB})
+_DIRECTORY_BLOBS = frozenset({dirs.STATISTICS_BLOB, dirs.DIRECTORY_BLOB, dirs.ROW_GROUPS_BLOB})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +56,7 @@ class SourceSegment:
     location: str
     size: int
     footer: PuffinFile
-    directories: Mapping[FieldKind, Directory]
+    directories: Mapping[FieldKind, dirs.Directory]
     statistics: Mapping[FieldKind, pa.RecordBatch]
     row_groups: pa.RecordBatch
     payload_rows: Mapping[FieldKind, Ints]
@@ -76,7 +64,12 @@ class SourceSegment:
     @cached_property
     def spans(self) -> Ints:
         """Base and row count of each row group, shape (row groups, 2)."""
-        return np.column_stack((int64_column(self.row_groups, "base"), int64_column(self.row_groups, "row_count")))
+        return np.column_stack(
+            (
+                dirs.int64_column(self.row_groups, "base"),
+                dirs.int64_column(self.row_groups, "row_count"),
+            )
+        )
 
     @cached_property
     def blobs(self) -> dict[tuple[int, int, str], BlobMetadata]:
@@ -106,7 +99,7 @@ class SourceSegment:
     def can_merge(self, key: FieldKind) -> bool:
         """Return whether this release can rewrite the payloads."""
         try:
-            known = index_kind(key[1]).every_type
+            known = dirs.index_kind(key[1]).every_type
         except UnsupportedError:
             return False
         return known.issuperset(self.directories[key].blob_types.unique().to_pylist())
@@ -144,20 +137,20 @@ def read_source(
         start = max(0, min([size - footer_size, *(int(one["offset"]) for one in directories)]))
         reader = BytesReader(file.read(start, size - start), location, start)
         footer = read_footer(reader, footer_size, require_checksum=True)
-        of_kinds: dict[FieldKind, Directory] = {}
+        of_kinds: dict[FieldKind, dirs.Directory] = {}
         statistics: dict[FieldKind, pa.RecordBatch] = {}
         for one in directories:
             key = int(one["field_id"]), str(one["kind"])
             own = int(one["offset"]), int(one["length"]), str(one["xxh64"])
-            if is_statistics(key[1]):
-                statistics[key] = read_statistics(reader, *own, ())
+            if dirs.is_statistics(key[1]):
+                statistics[key] = dirs.read_statistics(reader, *own, ())
             else:
-                of_kinds[key] = read_directory(reader, *own)
-        lists = [blob for blob in footer.blobs if blob.type == ROW_GROUPS_BLOB]
+                of_kinds[key] = dirs.read_directory(reader, *own)
+        lists = [blob for blob in footer.blobs if blob.type == dirs.ROW_GROUPS_BLOB]
         if len(lists) != 1:
             raise UnsupportedError(f"{location}: {len(lists)} lists of row groups in a segment")
         place = Blob(reader, lists[0].offset, lists[0].length)
-        rows = parse_batch(place, read_blob(reader, lists[0]), ROW_GROUPS.names)
+        rows = dirs.parse_batch(place, read_blob(reader, lists[0]), dirs.ROW_GROUPS.names)
     if any(directory.row_group_count != len(rows) for directory in of_kinds.values()):
         raise CorruptFileError("a directory that does not have every row group once", location=location)
     payload_rows = {key: directory.payload_of_row_groups() for key, directory in of_kinds.items()}

@@ -4,7 +4,6 @@ import logging
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_type_hints
@@ -14,34 +13,25 @@ from pyspark.sql import SparkSession
 from rich.console import Console, Group
 
 import ssb_bench.studies
+from puffin_index import TableIndex
 from puffin_index.commands.logs import OWN, configure_logs
-from puffin_index.errors import PuffinIndexError
+from puffin_index.commands.main import CommandGroup
 from ssb_bench.data.dataset import generate as make_dataset, require_dataset
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout, read_record, write_record
 from ssb_bench.report.page import write_page
 from ssb_bench.report.picture import draw, save
 from ssb_bench.report.tables import parts_of
 from ssb_bench.results.record import Record
+from ssb_bench.spark_runs import load as tables
 from ssb_bench.spark_runs.bench import Bench, Repeats
-from ssb_bench.spark_runs.load import (
-    DEFAULT_ROW_GROUP_ROWS,
-    DEFAULT_TABLE,
-    TABLE,
-    define_index,
-    index_default,
-    load as load_tables,
-    load_default,
-    record_build,
-)
-from ssb_bench.spark_runs.measure import both_sides, hooked, measure, with_report
-from ssb_bench.spark_runs.session import CATALOG, require_java
+from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, DEFAULT_TABLE, TABLE
+from ssb_bench.spark_runs.measure import both_sides, hooked, measure
+from ssb_bench.spark_runs.session import CATALOG, open_catalog, require_java
 from ssb_bench.studies.run import fit_queries, run_queries
 
 _TYPES: Final[dict[object, click.ParamType[Any]]] = {
     int: click.IntRange(min=1),
     float: click.FloatRange(min=0),
-    bool: click.BOOL,
-    str: click.STRING,
     Path: click.Path(path_type=Path),
 }
 # Any: commands have whatever options they have.
@@ -54,7 +44,7 @@ STUDIES: Final = {
 }
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 @click.version_option(package_name="puffin-index")
 def cli() -> None:
     """Measure what the index is worth on the Star Schema Benchmark.
@@ -84,26 +74,23 @@ def demo(bench: Bench, *, row_group_rows: RowGroupRows = DEFAULT_ROW_GROUP_ROWS,
     """Show the whole way: data, table, an index built while queries run, the comparison, a picture."""
     # A missing Java is said before the data take their minutes.
     require_java()
-    make_dataset(bench.layout)
+    generate(bench)
     queries, say = fit_queries(bench.layout), bench.console.print
     with bench.session() as spark:
-        loaded = load_tables(spark, bench.layout, row_group_rows=row_group_rows)
-        load_default(spark, bench.layout)
-        say(f"{loaded.row_groups} row groups in {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB")
+        load(bench, row_group_rows=row_group_rows)
         spark.sql(f"USE {CATALOG}.{NAMESPACE}")
         with hooked(spark):
-            handle, finished = define_index(bench.layout).build_async(spark), False
+            handle, finished = tables.define_index(bench.layout).build_async(spark), False
             # One more round after the end shows every query with the whole index.
             while not finished:
                 finished = handle.status() != "running"
                 say(f"build: {handle.progress()}")
                 for query in queries:
-                    took, plan = with_report(spark, partial(measure, spark, query.sql))
-                    kept = "all row groups"
-                    if plan is not None:
-                        kept = f"{plan.kept} row groups kept, {plan.unindexed} not yet indexed"
+                    took, kept = measure(spark, query.sql), "all row groups"
+                    if took.plan is not None:
+                        kept = f"{took.plan.kept} row groups kept, {took.plan.unindexed} not yet indexed"
                     say(f"  {query.name}: {took.seconds:.2f} s, {kept}")
-            report = record_build(bench.layout, handle.wait(), in_background=True)
+            report = tables.record_build(bench.layout, handle.wait(), in_background=True)
         text = f"index of {report.row_groups} row groups built in {report.seconds:.1f} s beside the queries"
         say(text if report.rows else "the index was there already; nothing to build")
         run_queries(bench, queries, repeats=repeats)
@@ -114,7 +101,7 @@ def demo(bench: Bench, *, row_group_rows: RowGroupRows = DEFAULT_ROW_GROUP_ROWS,
 
 def _needle(spark: SparkSession, layout: Layout) -> Iterator[str]:
     """Ask for the rows of a price in default row groups, then in those of the benchmark, and say what that took."""
-    index_default(spark, layout)
+    TableIndex.create(open_catalog(layout.warehouse), DEFAULT_TABLE, tables.DEFAULT_DEFINITION).build(spark)
     [query] = fit_queries(layout, ["q1"])
     with both_sides(spark) as sides:
         for table in (DEFAULT_TABLE, TABLE):
@@ -122,8 +109,8 @@ def _needle(spark: SparkSession, layout: Layout) -> Iterator[str]:
             for session in sides.values():
                 measure(session, sql)  # warms up
             without = measure(sides["without"], sql).seconds
-            took, plan = with_report(sides["with"], partial(measure, sides["with"], sql))
-            read = "nothing dropped" if plan is None else plan.summary
+            took = measure(sides["with"], sql)
+            read = "nothing dropped" if took.plan is None else took.plan.summary
             yield f"{sql}: {without:.2f} s without the index, {took.seconds:.2f} s with it: {read}"
 
 
@@ -144,9 +131,9 @@ def load(
     """Write the SSB tables into Iceberg through Spark, and prove that all rows arrived."""
     require_dataset(bench.layout)
     with bench.session() as spark:
-        loads = {TABLE: load_tables(spark, bench.layout, row_group_rows=row_group_rows)}
+        loads = {TABLE: tables.load(spark, bench.layout, row_group_rows=row_group_rows)}
         if default_table:
-            loads = {DEFAULT_TABLE: load_default(spark, bench.layout), **loads}
+            loads = {DEFAULT_TABLE: tables.load_default(spark, bench.layout), **loads}
     for table, loaded in loads.items():
         bench.console.print(
             f"{table}: {loaded.rows:,} rows, {loaded.row_groups} row groups of {loaded.row_group_rows:,} rows, "
@@ -156,10 +143,10 @@ def load(
 
 def build(bench: Bench) -> None:
     """Define the index of lineorder and build what is missing of it."""
-    index = define_index(bench.layout)
+    index = tables.define_index(bench.layout)
     logging.getLogger("puffin_index.jobs").setLevel(logging.INFO)
     with bench.session() as spark:
-        report = record_build(bench.layout, index.build(spark), in_background=False)
+        report = tables.record_build(bench.layout, index.build(spark), in_background=False)
     built = f"{report.row_groups} row groups indexed in {report.seconds:.1f} s, {report.index_bytes / 1e6:.1f} MB"
     bench.console.print(built if report.rows else "nothing to build")
 
@@ -222,7 +209,8 @@ def _option(parameter: str, hint: Any, default: object) -> Callable[[Command], C
     text, *choices = hint.__metadata__
     kind, is_many = hint.__origin__, get_origin(hint.__origin__) is tuple
     # The first type of `tuple[int, ...]` and of `Path | None` is that of a value.
-    typed: click.ParamType[Any] = click.Choice([*choices[0]]) if choices else _TYPES[(get_args(kind) or (kind,))[0]]
+    own = (get_args(kind) or (kind,))[0]
+    typed: Any = click.Choice([*choices[0]]) if choices else _TYPES.get(own, own)
     name = f"--{parameter.replace('_', '-')}"
     return click.option(
         f"{name}/--no-{name[2:]}" if kind is bool else name,
@@ -240,12 +228,3 @@ for _work in (demo, generate, load, build, report):
     _add(_work.__name__, _work)
 for _name, _study in STUDIES.items():
     _add(_name, _study.measure)
-
-
-def main() -> None:
-    """Run the command of the command line; print an error of ours as one sentence and exit 1."""
-    try:
-        cli(prog_name="ssb-bench")
-    except PuffinIndexError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", soft_wrap=True)
-        sys.exit(1)

@@ -66,16 +66,6 @@ class Layout:
         """The file that says that the SSB files are complete."""
         return self.ssb / "dataset.json"
 
-    @property
-    def load_json(self) -> Path:
-        """The file that says that the Iceberg tables are complete."""
-        return self.warehouse / "load.json"
-
-    @property
-    def default_json(self) -> Path:
-        """The file that says that lineorder with default properties is complete."""
-        return self.warehouse / "load_default.json"
-
     def files(self, table: str) -> list[Path]:
         """List the Parquet files of an SSB table, in the order of its rows."""
         return sorted((self.ssb / table).glob("*.parquet"))

@@ -1,18 +1,19 @@
 """The queries as data files, and the rule that fits their literals to the data at hand.
 
 The queries in `count` are Q1 to Q7 of Volcano Engine EMR, "Indexes in Apache Iceberg", those in `ssb` are of the Star
-Schema Benchmark, revision 3, and those in `shapes` are this project's. A query file is SQL under a header of
-`-- key: value` lines; `-- param: NAME COLUMN OPERATOR LITERAL` names a literal of the source, which stands as `$NAME`
-in the SQL. The source's literals belong to its own data (scale factor 1000). An equality, and all bounds of a column
-together, stay if a value of the column satisfies them. Otherwise they move by the same amount, so that a range keeps
-its width and begins at the value at the same rank: the greatest that is not above its begin, or else the least value.
+Schema Benchmark, revision 3, and those in `shapes` are this project's. So are the other folders, one for each study
+with queries of its own. A query file is SQL under a header of `-- key: value` lines; `-- param: NAME COLUMN OPERATOR
+LITERAL` names a literal of the source, which stands as `$NAME` in the SQL. The source's literals belong to its own data
+(scale factor 1000). An equality, and all bounds of a column together, stay if a value of the column satisfies them.
+Otherwise they move by the same amount, so that a range keeps its width and begins at the value at the same rank: the
+greatest that is not above its begin, or else the least value.
 
 Columns are fitted one by one: a conjunction of values that exist need not have a row.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from string import Template
 from typing import Final, Literal
@@ -43,7 +44,7 @@ QUERIES_OF: Final[dict[Workload, tuple[str, ...]]] = {
 }
 ALL_QUERIES: Final = tuple(name for names in QUERIES_OF.values() for name in names)
 
-_ONE_TABLE: Final = re.compile(r"SELECT .*? FROM lineorder\s+WHERE (.*)", re.DOTALL)
+_ONE_TABLE: Final = re.compile(r"SELECT .*? FROM (?:lineorder|lines)\s+WHERE (.*)", re.DOTALL)
 _VARIANTS: Final[dict[Workload, tuple[str, str]]] = {
     "rows": ("*", "all columns of the rows"),
     "aggregate": (
@@ -53,7 +54,7 @@ _VARIANTS: Final[dict[Workload, tuple[str, str]]] = {
 }
 """What stands in place of `count(*)`, and what that is."""
 
-_HEADER: Final = re.compile(r"--\s*(\w+):\s*(.+?)\s*")
+_HEADER: Final = re.compile(r"--\s*([\w-]+):\s*(.+?)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,11 @@ class Query:
     parameters: tuple[Parameter, ...]
     sql: str
     workload: Workload = "count"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
-        """The predicate of a query of lineorder alone; raises BenchError for another query."""
+        """The predicate of a query of lineorder (or of log lines) alone; raises BenchError for another query."""
         match = _ONE_TABLE.fullmatch(self.sql)
         if match is None:
             raise BenchError(f"{self.name} is not a query of lineorder alone")
@@ -103,13 +105,19 @@ def load_query(name: str) -> Query:
     return replace(query, title=f"{query.title}: {title}", sql=query.sql.replace("count(*)", select, 1))
 
 
+def queries_of(study: str) -> list[Query]:
+    """Read the queries that one study asks, in the order of their files."""
+    files = sorted((_FOLDER / study).iterdir(), key=lambda file: file.name)
+    return [parse_query(file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")) for file in files]
+
+
 def parse_query(name: str, text: str) -> Query:
     """Read the text of a query's file."""
     headers = [(match[1], match[2]) for line in text.splitlines() if (match := _HEADER.fullmatch(line))]
     words = (value.split() for key, value in headers if key == "param")
     parameters = tuple(Parameter(name, column, how, int(value), int(value)) for name, column, how, value in words)
     sql = "\n".join(line for line in text.splitlines() if line and not line.startswith("--"))
-    return Query(name, dict(headers)["title"], parameters, sql)
+    return Query(name, dict(headers)["title"], parameters, sql, headers=dict(headers))
 
 
 def fit(query: Query, data: duckdb.DuckDBPyConnection) -> Query:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -22,26 +22,17 @@ _DRAWN_COUNTS: Final = 2
 _DPI: Final = 130
 _SMALL: Final = 7.0
 _RANGE: Final = {"ecolor": "#333333", "elinewidth": 0.8}
-# Any: matplotlib types the keys of its settings as one long list of literals.
-_STYLE: Final[dict[Any, Any]] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": "#e4e6ea",
-    "grid.linewidth": 0.7,
-    "svg.fonttype": "none",
-}
+_STYLE: Final = Path(__file__).with_name("picture.mplstyle")
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write a picture in the format that the path names: PNG, SVG or PDF."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(fname=_STYLE):
         figure.savefig(path, dpi=_DPI)
 
 
-@mpl.rc_context(_STYLE)
+@mpl.rc_context(fname=_STYLE)
 def draw(record: Record) -> Figure:
     """Draw the times and the first counts of a record; bars lie, so that names and numbers have room beside them."""
     headings: dict[str, dict[str, list[Step]]] = {}

@@ -30,18 +30,9 @@ SERVICES: Final = {"4.1": (S3_SUPPORT, "postgresql"), "4.0": ("postgresql",)}.ge
 
 PAIMON: Final = "paimon-bundle"
 _LOCKED: Final = Path(__file__).with_name("jars.txt")
+_MODULE: Final = Path(__file__).with_name("ivy.xml")
 _CLONE: Final = Path(__file__).parents[2]
 _TIMEOUT_SECONDS: Final = 900
-# Only a module file can tell Ivy of a classifier.
-_MODULE: Final = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="puffin-index" module="jars"/>
-  <dependencies>
-    <dependency org="{0}" name="{1}" rev="{2}" transitive="false">
-      <artifact name="{1}" type="jar"{3}/>
-    </dependency>
-  </dependencies>
-</ivy-module>
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +109,9 @@ def _fetch(jar: Jar, folder: Path) -> None:
     print(f"fetching {jar.file_name}", file=sys.stderr)  # noqa: T201
     home, settings = os.environ.get("JAVA_HOME"), os.environ.get("IVY_SETTINGS")
     *coordinate, classifier = (*jar.coordinate.split(":"), "")[:4]
-    module = _MODULE.format(*coordinate, f' m:classifier="{classifier}"' if classifier else "")
+    module = _MODULE.read_text(encoding="utf-8").format(
+        *coordinate, f' m:classifier="{classifier}"' if classifier else ""
+    )
     with tempfile.TemporaryDirectory(dir=folder, prefix="fetching-") as place:
         fetched = Path(place, f"{jar.artifact}.jar")
         Path(place, "ivy.xml").write_text(module, encoding="utf-8")

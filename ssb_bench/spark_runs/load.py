@@ -2,13 +2,13 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import partitioning
 
 from puffin_index import BuildReport, IndexDefinition, TableIndex
@@ -75,11 +75,14 @@ DEFINITION: Final = IndexDefinition.of(bitmap=["lo_suppkey", *RANGED_COLUMNS], b
 
 DEFAULT_TABLE: Final = f"{TABLE}_default"
 """The same rows as Iceberg writes them by default, with an id of each, and visits."""
+RECENT: Final = "ORDER BY lo_orderkey DESC, lo_linenumber DESC LIMIT 100000"
 _ORDERS_A_BLOCK, _BURST_ORDERS, _VISITS = 8, 3, 6
 """Order keys have 8 of each 32 numbers; three orders have twelve rows on average; a visitor comes six times."""
 _INDEXED: Final = ("id", "visit", "lo_custkey", "lo_suppkey", *RANGED_COLUMNS)
-_DEFAULT_DEFINITION: Final = IndexDefinition.of(bitmap=_INDEXED, bsi=RANGED_COLUMNS)
+DEFAULT_DEFINITION: Final = IndexDefinition.of(bitmap=_INDEXED, bsi=RANGED_COLUMNS)
 DEFAULT_ROW_GROUP_ROWS: Final = 50_000
+_LOADED: Final = "load.json"
+_BUILT: Final = "build.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,33 +105,29 @@ class Load:
 
 def load(spark: SparkSession, layout: Layout, *, row_group_rows: int = DEFAULT_ROW_GROUP_ROWS) -> Load:
     """Make the Iceberg tables, unless they are there with the same row-group size."""
-    dataset = require_dataset(layout)
+    dataset, record = require_dataset(layout), layout.warehouse / _LOADED
     if row_group_rows < 1:
         raise BenchError(f"a row group cannot have {row_group_rows} rows")
-    finished = read_record(layout.load_json, Load)
+    finished = read_record(record, Load)
     if finished is not None and finished.row_group_rows == row_group_rows:
         return finished
-    layout.load_json.unlink(missing_ok=True)
+    record.unlink(missing_ok=True)
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
-    seconds = 0.0
     # lineorder last: its time is a measure of Spark's writing, not of its waking up.
     for table in reversed(SSB_TABLES):
-        _log.info("writing %s into Iceberg", table)
         rows = table_rows(spark, layout, table)
         properties = row_group_properties(rows, row_group_rows) if table == "lineorder" else {}
-        seconds = write_table(rows, f"{CATALOG}.{NAMESPACE}.{table}", properties)
-        _check_rows(spark, f"{NAMESPACE}.{table}", dataset.rows[table])
-    loaded = _written(spark, TABLE, seconds, row_group_rows)
-    write_record(layout.load_json, loaded)
+        loaded = _write(rows, f"{NAMESPACE}.{table}", properties, dataset.rows[table], row_group_rows)
+    write_record(record, loaded)
     return loaded
 
 
 def load_default(spark: SparkSession, layout: Layout) -> Load:
     """Write the rows of lineorder as Iceberg does by default, with ids and visits, unless they are there."""
-    finished = read_record(layout.default_json, Load)
+    record = layout.warehouse / "load_default.json"
+    finished = read_record(record, Load)
     if finished is not None:
         return finished
-    _log.info("writing lineorder into Iceberg with default properties")
     block = 4 * _ORDERS_A_BLOCK
     orders = f"(lo_orderkey div {block} * {_ORDERS_A_BLOCK} + lo_orderkey % {block})"
     visits = int(layout.scale_factor * 1_500_000 / _BURST_ORDERS / _VISITS) + 1
@@ -136,31 +135,31 @@ def load_default(spark: SparkSession, layout: Layout) -> Load:
     rows = table_rows(spark, layout, "lineorder")
     rows = rows.selectExpr("xxhash64(lo_orderkey, lo_linenumber) AS id", visit, "*")
     properties = {"format-version": "2", "write.merge.mode": "merge-on-read"}
-    seconds = write_table(rows, f"{CATALOG}.{DEFAULT_TABLE}", properties)
-    _check_rows(spark, DEFAULT_TABLE, require_dataset(layout).rows["lineorder"])
-    loaded = _written(spark, DEFAULT_TABLE, seconds)
-    write_record(layout.default_json, loaded)
+    loaded = _write(rows, DEFAULT_TABLE, properties, require_dataset(layout).rows["lineorder"])
+    write_record(record, loaded)
     return loaded
 
 
-def _check_rows(spark: SparkSession, table: str, due: int) -> None:
-    """Raise BenchError if rows are missing: queries on half a table are fast. Answers of queries show the values."""
-    arrived = spark.table(f"{CATALOG}.{table}").count()
-    if arrived != due:
-        raise BenchError(f"{table} did not arrive whole in Iceberg: it has {arrived:,} rows, {due:,} are due")
+def _write(
+    rows: DataFrame, table: str, properties: Mapping[str, str], due: int, row_group_rows: int | None = None
+) -> Load:
+    """Write a table, and say what it is: in row groups of some rows, or of those that they have in the mean.
 
-
-def _written(spark: SparkSession, table: str, seconds: float, row_group_rows: int | None = None) -> Load:
-    """Say what was written, in row groups of some rows or of those that they have in the mean."""
+    Raises BenchError if rows are missing: queries on half a table are fast. Answers of queries show the values.
+    """
+    _log.info("writing %s into Iceberg", table)
+    spark, seconds = rows.sparkSession, write_table(rows, f"{CATALOG}.{table}", properties)
     sums = "sum(record_count), count(*), sum(size(split_offsets)), sum(file_size_in_bytes)"
     row_count, files, row_groups, size = spark.sql(f"SELECT {sums} FROM {CATALOG}.{table}.files").collect()[0]
+    if row_count != due:
+        raise BenchError(f"{table} did not arrive whole in Iceberg: it has {row_count:,} rows, {due:,} are due")
     snapshot = spark.sql(f"SELECT snapshot_id FROM {CATALOG}.{table}.snapshots").collect()[0][0]
     return Load(row_count, files, row_groups, row_group_rows or row_count // row_groups, size, seconds, snapshot)
 
 
 def require_load(layout: Layout) -> Load:
     """Read what `load` left, or raise BenchError if there is nothing complete."""
-    loaded = read_record(layout.load_json, Load)
+    loaded = read_record(layout.warehouse / _LOADED, Load)
     if loaded is None:
         raise BenchError(
             f"the SSB tables of scale factor {layout.scale_factor:g} are not in Iceberg yet: "
@@ -204,25 +203,24 @@ def make_bloom_table(spark: SparkSession, layout: Layout) -> Facts:
     return {"index_bytes": size - loaded.data_bytes, "write_seconds": seconds}
 
 
-@dataclass(frozen=True, slots=True)
-class BuildRecord:
-    """What the build of the present index took."""
-
-    snapshot_id: int
-    build_seconds: float
-    in_background: bool
-
-
 def define_index(layout: Layout) -> TableIndex:
     """Define the index of lineorder; an index of the same columns is kept. Raises BenchError without the table."""
     require_load(layout)
     return TableIndex.create(open_catalog(layout.warehouse), TABLE, DEFINITION)
 
 
-def index_default(spark: SparkSession, layout: Layout) -> tuple[TableIndex, BuildReport]:
-    """Build what is missing of the index of lineorder with default properties."""
-    index = TableIndex.create(open_catalog(layout.warehouse), DEFAULT_TABLE, _DEFAULT_DEFINITION)
-    return index, index.build(spark)
+def index_table(bench: Bench, spark: SparkSession, table: str, definition: IndexDefinition) -> TableIndex:
+    """Build what is missing of the index of a table, and note what both are."""
+    index = TableIndex.create(open_catalog(bench.layout.warehouse), table, definition)
+    report = index.build(spark)
+    if report.rows:
+        bench.note("index", build_seconds=report.seconds)
+    index.refresh()
+    status = index.status()
+    rows = int(index.data_table.inspect.files()["record_count"].to_numpy().sum())
+    facts = {name: getattr(status, name) for name in ("data_files", "row_groups", "data_bytes", "index_bytes")}
+    bench.note("table", rows=rows, **facts)
+    return index
 
 
 def open_index(warehouse: Path, table: str = TABLE) -> TableIndex:
@@ -233,8 +231,8 @@ def open_index(warehouse: Path, table: str = TABLE) -> TableIndex:
 def record_build(layout: Layout, report: BuildReport, *, in_background: bool) -> BuildReport:
     """Remember what a build took, unless there was nothing to build."""
     if report.rows:
-        record = BuildRecord(require_load(layout).snapshot_id, report.seconds, in_background)
-        write_record(layout.warehouse / "build.json", record)
+        facts: Facts = {"build_seconds": report.seconds, "built": "beside queries" if in_background else "alone"}
+        write_record(layout.warehouse / _BUILT, {"snapshot_id": require_load(layout).snapshot_id, **facts})
     return report
 
 
@@ -244,24 +242,41 @@ def describe_index(layout: Layout) -> Facts:
     columns = (f"{one.name} ({', '.join(one.kinds)}, {one.index_bytes / 1e6:.1f} MB)" for one in status.columns)
     facts: Facts = {"columns": "; ".join(columns)}
     facts |= {"indexed_row_groups": status.indexed_row_groups, "index_bytes": status.index_bytes}
-    record = read_record(layout.warehouse / "build.json", BuildRecord)
-    if record is not None and record.snapshot_id == status.snapshot_id:
-        facts |= {"build_seconds": record.build_seconds, "built": "beside queries" * record.in_background or "alone"}
-    return facts
+    built = read_record(layout.warehouse / _BUILT, Facts) or {}
+    return facts | built if built.pop("snapshot_id", None) == status.snapshot_id else facts
 
 
-def note_indexed(bench: Bench, index: TableIndex) -> int:
-    """Note what a table and its index are; give the rows of the table."""
-    index.refresh()
-    status = index.status()
-    rows = int(index.data_table.inspect.files()["record_count"].to_numpy().sum())
-    facts = {name: getattr(status, name) for name in ("data_files", "row_groups", "data_bytes", "index_bytes")}
-    bench.note("table", rows=rows, **facts)
-    return rows
+def write_source(spark: SparkSession, table: str, source: str, among: str, new: int = 0) -> list[int]:
+    """Write 1,000 rows that a hash chooses, changed, and some with new ids as the source of a MERGE; give the old ids.
+
+    They are chosen among the first rows of the table as SQL says, `ORDER BY ... LIMIT ...`.
+    """
+    chosen = f"SELECT id FROM (SELECT id FROM {table} {among}) ORDER BY xxhash64(id, 7) LIMIT 1000"
+    ids = sorted(row.id for row in spark.sql(chosen).collect())
+    rows = spark.sql(f"SELECT * FROM {table} WHERE id IN {(*ids,)}").localCheckpoint()
+    changed = rows.selectExpr("* EXCEPT (lo_quantity)", "lo_quantity + 1 AS lo_quantity").select(*rows.columns)
+    others = rows.limit(new).selectExpr("id ^ 1099511627776 AS id", *(name for name in rows.columns if name != "id"))
+    write_table(changed.unionByName(others).coalesce(1), source, {})
+    return ids
 
 
-def expire_snapshots(spark: SparkSession, table: str) -> None:
-    """Delete what statements have written into a table that was rolled back."""
+def newest_snapshot(spark: SparkSession, table: str) -> Row:
+    """Give ID and summary of the snapshot that a table has now."""
+    ids = f"SELECT snapshot_id FROM {table}.history ORDER BY made_current_at DESC LIMIT 1"
+    return spark.sql(f"SELECT snapshot_id, summary FROM {table}.snapshots JOIN ({ids}) USING (snapshot_id)").collect()[
+        0
+    ]
+
+
+def roll_back(spark: SparkSession, table: str, snapshot: int) -> None:
+    """Let a table be what it was, before the statement that was measured."""
+    spark.sql(f"CALL {CATALOG}.system.rollback_to_snapshot('{table}', {snapshot})")
+
+
+def drop_changes(spark: SparkSession, table: str, sources: Iterable[str]) -> None:
+    """Delete what statements have written into a table that was rolled back, and what they took it from."""
+    for source in sources:
+        spark.sql(f"DROP TABLE IF EXISTS {source} PURGE")
     now = "TIMESTAMP '2100-01-01 00:00:00'"
     spark.sql(f"CALL {CATALOG}.system.expire_snapshots(table => '{table}', older_than => {now})")
 

@@ -12,20 +12,25 @@ import hashlib
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import mul
 from pathlib import Path
-from typing import Final, TypeVar
+from string import Template
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 import planner
 from planner.report.scan_plan import ScanPlan
 from ssb_bench.data.layout import NAMESPACE
+from ssb_bench.data.workload import Query, queries_of
+from ssb_bench.results.record import Number
+from ssb_bench.spark_runs.bench import Seen, Task, Work
 from ssb_bench.spark_runs.session import CATALOG
 
-R = TypeVar("R")
 _EVENTS_TIMEOUT_MILLISECONDS = 30_000
 _AGGREGATES: Final = "spark.puffin-index.aggregates"
 
@@ -44,12 +49,23 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One execution of a query, planning included; the answer is None where rows were not fetched."""
+    """One execution of a query, planning included; answer or plan is None if no rows were fetched, or none was made."""
 
     answer: Answer | None
     seconds: float
     rows_read: int
     process_bytes: int | None
+    plan: ScanPlan | None
+
+    @property
+    def counts(self) -> dict[str, Number]:
+        """What it has read, and what the planner says of the scan."""
+        read: dict[str, Number] = {} if self.process_bytes is None else {"read bytes": self.process_bytes}
+        read["rows read"] = self.rows_read
+        if self.plan is not None:
+            pages = {} if self.plan.by_pages is None else {"pages": self.plan.by_pages.pages_read}
+            read |= {"row groups": self.plan.kept, **pages, "plan seconds": self.plan.planning_seconds}
+        return read
 
 
 def answer_of(rows: Iterable[Sequence[object]]) -> Answer:
@@ -70,7 +86,7 @@ def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement
 
     Rows that are not fetched go into Spark's `noop` sink: millions of rows in Python would hide what reading takes.
     """
-    context = spark.sparkContext
+    context, plans_before = spark.sparkContext, planner.reports(spark)[-1:]
     group = f"ssb-bench-{uuid.uuid4().hex}"
     context.setJobGroup(group, sql)
     try:
@@ -86,7 +102,25 @@ def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement
     finally:
         context._jsc.clearJobGroup()
     process_bytes = None if bytes_before is None or bytes_after is None else bytes_after - bytes_before
-    return Measurement(None if rows is None else answer_of(rows), seconds, rows_read(spark, group), process_bytes)
+    plans = [plan for plan in planner.reports(spark)[-1:] if all(plan is not one for one in plans_before)]
+    answer = None if rows is None else answer_of(rows)
+    return Measurement(answer, seconds, rows_read(spark, group), process_bytes, plans[0] if plans else None)
+
+
+def ask(spark: SparkSession, sql: str) -> Seen:
+    """Ask Spark, and say what it has read."""
+    measured = measure(spark, sql)
+    return Seen(measured.answer, measured.counts, measured.seconds)
+
+
+def tasks_of(study: str, sides: Mapping[str, SparkSession], heading: str = "") -> Iterator[tuple[Query, Task]]:
+    """Make a task of each query of a study; what its header chooses stands for the names in its SQL."""
+    for query in queries_of(study):
+        chosen = sides["without"].sql(query.headers.get("chosen", "SELECT 1")).collect()[0].asDict()
+        asked = replace(query, sql=Template(query.sql).substitute(chosen))
+        works: dict[str, Work] = {side: partial(ask, session, asked.sql) for side, session in sides.items()}
+        limit = partial(mul, 1 / float(query.headers["times-as-fast"]))
+        yield asked, Task(query.title, works, heading=heading, limit=limit)
 
 
 def rows_read(spark: SparkSession, group: str) -> int:
@@ -126,18 +160,10 @@ def hooked(session: SparkSession, *, aggregates: bool = True) -> Iterator[SparkS
 
 
 @contextmanager
-def both_sides(spark: SparkSession) -> Iterator[dict[str, SparkSession]]:
+def both_sides(spark: SparkSession, *, aggregates: bool = True) -> Iterator[dict[str, SparkSession]]:
     """Give sessions `without` the hook and `with` it, which find the SSB tables by their names."""
     sides = {side: spark.newSession() for side in ("without", "with")}
     for session in sides.values():
         session.sql(f"USE {CATALOG}.{NAMESPACE}")
-    with hooked(sides["with"]):
+    with hooked(sides["with"], aggregates=aggregates):
         yield sides
-
-
-def with_report(spark: SparkSession, action: Callable[[], R]) -> tuple[R, ScanPlan | None]:
-    """Do something, and give its result and the planner's report of it; None if the planner reported nothing."""
-    before = planner.reports(spark)[-1:]
-    result = action()
-    after = planner.reports(spark)[-1:]
-    return result, after[0] if after and (not before or after[0] is not before[0]) else None

@@ -21,7 +21,7 @@ from ssb_bench.data.layout import BenchError
 from ssb_bench.spark_runs.jars import iceberg_runtime, session_jars
 
 CATALOG = "lake"
-_ONE_FILE_A_TASK_BYTES = 1 << 40
+_SETTINGS: Final = Path(__file__).with_name("session.conf")
 LOG_OPTION = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 """Lets a Java program say on its standard error what the plugin does."""
 
@@ -42,21 +42,11 @@ def create_session(
     warehouse.mkdir(parents=True, exist_ok=True)
     # Executors must see the packages of this very environment, whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    lines = _SETTINGS.read_text(encoding="utf-8").splitlines()
     settings = {
+        **dict(line.split(maxsplit=1) for line in lines if not line.startswith("#")),
         "spark.driver.memory": memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        # What a query read is asked of Spark's status store, which forgets stages beyond a thousand.
-        "spark.ui.retainedStages": "100000",
-        "spark.ui.retainedJobs": "100000",
-        "spark.scheduler.mode": "FAIR",
-        # Each file that Spark itself reads is one task. Iceberg does not ask these settings.
-        "spark.sql.files.maxPartitionBytes": str(_ONE_FILE_A_TASK_BYTES),
-        "spark.sql.files.openCostInBytes": str(_ONE_FILE_A_TASK_BYTES),
         "spark.sql.shuffle.partitions": str(cores),
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         **catalog_settings(CATALOG, warehouse / "catalog.db", warehouse.as_uri()),
         **settings_of_executors(),
         **with_jars(conf, *jars),

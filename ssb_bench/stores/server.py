@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Final, TypeAlias
+from typing import IO, Final, TypeAlias
 from urllib.request import Request as PutRequest, urlopen
 
 from pydantic import TypeAdapter
@@ -38,6 +38,15 @@ def wait_for(port: int) -> None:
         except OSError:
             time.sleep(0.1)
     raise BenchError(f"nothing listens on port {port} after {_PATIENCE_SECONDS:g} s")
+
+
+def tell(process: subprocess.Popen[str], line: str) -> IO[str]:
+    """Write a line to a process; give what it writes, or raise BrokenPipeError if it has ended."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+    return process.stdout
 
 
 @contextmanager
@@ -156,18 +165,12 @@ class StoreServer:
     def move(self, distance: Distance) -> None:
         """Put the store so far away."""
         bandwidth = None if distance.megabytes_a_second is None else distance.megabytes_a_second * 1e6
-        self._ask({"latency": distance.milliseconds / 1000, "bandwidth": bandwidth})
+        tell(self._proxy, json.dumps({"latency": distance.milliseconds / 1000, "bandwidth": bandwidth})).readline()
 
     def traffic(self) -> Traffic:
         """Sum up the requests since the last time."""
-        self.last_requests = _REQUESTS.validate_json(self._ask({}))
+        self.last_requests = _REQUESTS.validate_json(tell(self._proxy, "{}").readline())
         return Traffic.of(self.last_requests)
-
-    def _ask(self, command: dict[str, object]) -> str:
-        assert self._proxy.stdin is not None and self._proxy.stdout is not None  # noqa: PT018
-        self._proxy.stdin.write(json.dumps(command) + "\n")
-        self._proxy.stdin.flush()
-        return self._proxy.stdout.readline()
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from ssb_bench.spark_runs.bench import EXPECTED, Bench, Seen, Task
 from ssb_bench.spark_runs.load import RANGED_COLUMNS, require_load
 from ssb_bench.spark_runs.measure import Answer, hooked
 from ssb_bench.spark_runs.session import CATALOG, LOG_OPTION, with_jars
-from ssb_bench.stores.server import free_port, wait_for
+from ssb_bench.stores.server import free_port, tell, wait_for
 from ssb_bench.studies.run import fit_queries
 from ssb_bench.studies.systems import SYSTEMS, WorkerProcess, open_systems
 
@@ -174,11 +174,7 @@ def _ask_shell(shell: subprocess.Popen[str], sql: str) -> tuple[list[str], float
 
 def _lines(program: subprocess.Popen[str], statement: str) -> Iterator[str]:
     """Tell a program a statement; give what it writes from then on, or raise BenchError at its end."""
-    assert program.stdin is not None
-    assert program.stdout is not None
-    program.stdin.write(f"{statement};\n")
-    program.stdin.flush()
-    for line in program.stdout:  # noqa: UP028 # `yield from` would close the stream with the generator
+    for line in tell(program, f"{statement};"):  # noqa: UP028 # `yield from` would close the stream with the generator
         yield line
     raise BenchError(f"ended at {statement}")
 

@@ -7,52 +7,33 @@ queries of `run` are asked of this table.
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import mul
 from typing import Annotated, Final
 
 from pyspark.sql import SparkSession
 
-from planner.report.scan_plan import ScanPlan
 from ssb_bench.data.layout import NAMESPACE, BenchError
 from ssb_bench.data.workload import SSB_QUERIES
-from ssb_bench.results.record import Number
-from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task, Work
-from ssb_bench.spark_runs.load import (
-    DEFAULT_TABLE,
-    expire_snapshots,
-    index_default,
-    load_default,
-    note_indexed,
-    require_load,
-    write_table,
-)
-from ssb_bench.spark_runs.measure import both_sides, measure as measure_query, with_report
+from ssb_bench.spark_runs import load
+from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task
+from ssb_bench.spark_runs.measure import both_sides, tasks_of
 from ssb_bench.spark_runs.session import CATALOG
 from ssb_bench.studies.run import answer_due, fit_queries, task_of
 from ssb_bench.studies.systems import SYSTEMS, WorkerProcess, open_systems
 
 TITLE = "Few rows of default row groups"
-_SPARK_TABLE: Final = f"{CATALOG}.{DEFAULT_TABLE}"
-_NEW_KEYS: Final = f"{CATALOG}.{NAMESPACE}.pages_source"
+_SPARK_TABLE: Final = f"{CATALOG}.{load.DEFAULT_TABLE}"
+_SOURCE: Final = f"{CATALOG}.{NAMESPACE}.pages_source"
 _OTHERS: Final = ("arrow", "duckdb", "datafusion")
 _BESIDE: Final = ("q5-rows", "q7-rows", *SSB_QUERIES)
 _LEAST_RATIO: Final = 0.98
+_FEW: Final = "Few rows"
 _MERGE: Final = (
-    f"MERGE INTO {_SPARK_TABLE} t USING {_NEW_KEYS} s ON t.id = s.id "
+    f"MERGE INTO {_SPARK_TABLE} t USING {_SOURCE} s ON t.id = s.id "
     "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What is selected from the table, and how many times as fast the index shall make it."""
-
-    name: str
-    where: str
-    times_as_fast: float
-    columns: str = "*"
 
 
 def measure(
@@ -62,109 +43,61 @@ def measure(
     system: Annotated[tuple[str, ...], "Another system that reads the same files; all by default.", _OTHERS] = (),
 ) -> None:
     """Read few rows of a table with default row groups; exit 1 if an answer is wrong."""
-    require_load(bench.layout)
+    load.require_load(bench.layout)
     queries = fit_queries(bench.layout, _BESIDE)
     with bench.session() as spark:
-        bench.note("table", write_seconds=load_default(spark, bench.layout).write_seconds)
-        index, report = index_default(spark, bench.layout)
-        rows = note_indexed(bench, index)
-        if report.rows:
-            bench.note("index", build_seconds=report.seconds)
-        with both_sides(spark) as sides, open_systems(bench, system or _OTHERS, DEFAULT_TABLE) as workers:
+        loaded = load.load_default(spark, bench.layout)
+        bench.note("table", write_seconds=loaded.write_seconds)
+        load.index_table(bench, spark, load.DEFAULT_TABLE, load.DEFAULT_DEFINITION)
+        with both_sides(spark) as sides, open_systems(bench, system or _OTHERS, load.DEFAULT_TABLE) as workers:
+            chosen = f"SELECT lo_custkey FROM {_SPARK_TABLE} WHERE lo_linenumber = 5 ORDER BY xxhash64(id) LIMIT 3"
+            customers = [(row.lo_custkey,) for row in spark.sql(chosen).collect()]
             # The queries of the benchmark ask this table.
             for session in sides.values():
                 session.table(_SPARK_TABLE).createOrReplaceTempView("lineorder")
-            tasks = [_few_rows(one, sides, workers) for one in _questions(spark)]
-            bench.compare([*tasks, *_of_spark(spark, sides)], repeats=repeats)
+                session.createDataFrame(customers, "lo_custkey INT").createOrReplaceTempView("listed")
+            bench.compare(_few_rows(sides, workers), repeats=repeats)
             due = {query.name: answer_due(bench.layout, query) for query in queries}
             limit = partial(mul, 1 / _LEAST_RATIO)
-            beside = [replace(task_of(one, sides, rows, due[one.name]), limit=limit) for one in queries]
+            beside = [replace(task_of(one, sides, loaded.rows, due[one.name]), limit=limit) for one in queries]
             bench.compare(beside, repeats=repeats)
             _merge(bench, spark, sides, repeats)
 
 
-def _questions(spark: SparkSession) -> Iterator[_Question]:
-    """Ask for the keys of a row that a hash has chosen."""
-    chosen = "max_by(struct(lo_ordtotalprice, lo_custkey, visit), xxhash64(id))"
-    [((price, customer, visit),)] = spark.sql(f"SELECT {chosen} FROM {_SPARK_TABLE} WHERE lo_linenumber = 5").collect()
-    yield _Question("a price", f"lo_ordtotalprice = {price}", 12)
-    yield _Question("a customer", f"lo_custkey = {customer}", 5)
-    yield _Question("a customer, 3 columns", f"lo_custkey = {customer}", 3, "lo_orderkey, lo_quantity, lo_revenue")
-    yield _Question("a visitor, in bursts", f"visit = {visit}", 10)
+def _few_rows(sides: Mapping[str, SparkSession], workers: Mapping[str, WorkerProcess]) -> Iterator[Task]:
+    """Ask Spark, and the other systems for whole rows."""
+    for query, task in tasks_of("pages", sides, _FEW):
+        others = {}
+        if query.sql.startswith("SELECT * FROM lineorder WHERE"):
+            totals = f"SELECT count(*), sum(lo_revenue) FROM lineorder WHERE {query.where}"
+            ask = partial(_ask_worker, query.where, [*sides["without"].sql(totals).collect()[0]])
+            others = {SYSTEMS[own].title: partial(ask, worker) for own, worker in workers.items()}
+        yield replace(task, works={**task.works, **others})
 
 
-def _few_rows(question: _Question, sides: Mapping[str, SparkSession], workers: Mapping[str, WorkerProcess]) -> Task:
-    sql = f"SELECT {question.columns} FROM lineorder WHERE {question.where}"
-    totals = f"SELECT count(*), sum(lo_revenue) FROM lineorder WHERE {question.where}"
-    due = [*sides["without"].sql(totals).collect()[0]]
-    works: dict[str, Work] = {side: partial(ask, session, sql) for side, session in sides.items()}
-    if question.columns == "*":
-        works |= {SYSTEMS[name].title: partial(_ask_worker, one, question.where, due) for name, one in workers.items()}
-    limit = partial(mul, 1 / question.times_as_fast)
-    return Task(question.name, works, heading="Few rows", limit=limit)
-
-
-def ask(spark: SparkSession, sql: str) -> Seen:
-    """Ask Spark, and say what it has read."""
-    measured, plan = with_report(spark, lambda: measure_query(spark, sql))
-    counts: dict[str, Number] = {"rows read": measured.rows_read}
-    if measured.process_bytes is not None:
-        counts = {"read bytes": measured.process_bytes} | counts
-    return Seen(measured.answer, counts | _kept(plan), measured.seconds)
-
-
-def _kept(plan: ScanPlan | None) -> dict[str, Number]:
-    if plan is None:
-        return {}
-    pages = {} if plan.by_pages is None else {"pages": plan.by_pages.pages_read}
-    return {"row groups": plan.kept, **pages, "plan seconds": plan.planning_seconds}
-
-
-def _ask_worker(worker: WorkerProcess, where: str, due: list[int]) -> Seen:
+def _ask_worker(where: str, due: list[int], worker: WorkerProcess) -> Seen:
     reply = worker.ask({"query": {"kind": "rows", "where": where}})
     if reply["answer"] != due:
         raise BenchError(f"answers {reply['answer']}, {due} is due")
     return Seen(None, seconds=float(reply["seconds"]))
 
 
-def _of_spark(spark: SparkSession, sides: Mapping[str, SparkSession]) -> Iterator[Task]:
-    """Ask what only Spark can: a join with a list made in Python, and the first rows of an order."""
-    chosen = f"SELECT lo_custkey FROM {_SPARK_TABLE} WHERE lo_linenumber = 5 ORDER BY xxhash64(id) LIMIT 3"
-    customers = spark.sql(chosen).collect()
-    for session in sides.values():
-        listed = session.createDataFrame([(one.lo_custkey,) for one in customers], "lo_custkey INT")
-        listed.createOrReplaceTempView("listed")
-    questions = (
-        ("join with a list of 3", "SELECT * FROM lineorder JOIN listed USING (lo_custkey)", 4),
-        ("top 10 by revenue", "SELECT * FROM lineorder ORDER BY lo_revenue DESC, id LIMIT 10", 5),
-    )
-    for name, sql, ratio in questions:
-        works = {side: partial(ask, session, sql) for side, session in sides.items()}
-        yield Task(name, works, heading="Few rows", limit=partial(mul, 1 / ratio))
-
-
 def _merge(bench: Bench, spark: SparkSession, sides: Mapping[str, SparkSession], repeats: int) -> None:
     """Merge 1,000 recent rows, rolled back each time; what that wrote is deleted at the end."""
-    recent = f"SELECT id FROM {_SPARK_TABLE} ORDER BY lo_orderkey DESC, lo_linenumber DESC LIMIT 100000"
-    ids = [row.id for row in spark.sql(f"SELECT id FROM ({recent}) ORDER BY xxhash64(id, 7) LIMIT 1000").collect()]
-    rows = spark.sql(f"SELECT * FROM {_SPARK_TABLE} WHERE id IN {(*ids,)}")
-    changed = rows.selectExpr("* EXCEPT (lo_quantity)", "lo_quantity + 1 AS lo_quantity").select(*rows.columns)
-    write_table(changed.coalesce(1), _NEW_KEYS, {})
-    newest = f"SELECT snapshot_id, summary FROM {_SPARK_TABLE}.snapshots ORDER BY committed_at DESC LIMIT 1"
-    snapshot = spark.sql(newest).collect()[0].snapshot_id
+    load.write_source(spark, _SPARK_TABLE, _SOURCE, load.RECENT)
+    before = load.newest_snapshot(spark, _SPARK_TABLE)
 
     def merge(session: SparkSession) -> Seen:
         started = time.perf_counter()
         session.sql(_MERGE)
         seconds = time.perf_counter() - started
-        summary = session.sql(newest).collect()[0].summary
-        session.sql(f"CALL {CATALOG}.system.rollback_to_snapshot('{DEFAULT_TABLE}', {snapshot})")
+        summary = load.newest_snapshot(session, _SPARK_TABLE).summary
+        load.roll_back(session, load.DEFAULT_TABLE, before.snapshot_id)
         return Seen([summary.get(name) for name in ("added-records", "added-position-deletes")], seconds=seconds)
 
     try:
         works = {side: partial(merge, session) for side, session in sides.items()}
-        task = Task("MERGE merge-on-read of 1,000", works, heading="Few rows", limit=partial(mul, 1 / 5))
+        task = Task("MERGE merge-on-read of 1,000", works, heading=_FEW, limit=partial(mul, 1 / 5))
         bench.compare([task], repeats=repeats)
     finally:
-        spark.sql(f"DROP TABLE {_NEW_KEYS} PURGE")
-        expire_snapshots(spark, DEFAULT_TABLE)
+        load.drop_changes(spark, load.DEFAULT_TABLE, [_SOURCE])

@@ -15,10 +15,9 @@ from planner.report.scan_plan import ScanPlan
 from ssb_bench.data.dataset import open_duckdb, require_dataset
 from ssb_bench.data.layout import BenchError, Layout
 from ssb_bench.data.workload import ALL_QUERIES, QUERIES_OF, VOLCANO_QUERIES, Query, Workload, fit, load_query
-from ssb_bench.results.record import Number
 from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task
 from ssb_bench.spark_runs.load import note_table, require_load
-from ssb_bench.spark_runs.measure import Answer, answer_of, both_sides, measure as measure_query, rows_text, with_report
+from ssb_bench.spark_runs.measure import Answer, answer_of, both_sides, measure as measure_query, rows_text
 
 TITLE = "Queries in Spark"
 HEADINGS: Final[dict[Workload, str]] = {
@@ -55,11 +54,6 @@ def fit_queries(layout: Layout, names: Sequence[str] = VOLCANO_QUERIES) -> list[
     require_dataset(layout)
     with open_duckdb(layout) as connection:
         return [fit(load_query(name), connection) for name in names]
-
-
-def predicates(layout: Layout, names: Sequence[str]) -> dict[str, str]:
-    """Give the predicates of queries of lineorder, by name."""
-    return {query.name: query.where for query in fit_queries(layout, names)}
 
 
 def run_queries(bench: Bench, queries: Sequence[Query], *, repeats: int = 5) -> None:
@@ -101,14 +95,11 @@ def task_of(query: Query, sessions: dict[str, SparkSession], table_rows: int, du
 
     def execute(side: str) -> Seen:
         spark = sessions[side]
-        measured, plan = with_report(spark, lambda: measure_query(spark, query.sql, fetch=query.workload != "rows"))
-        answer = measured.answer
+        measured = measure_query(spark, query.sql, fetch=query.workload != "rows")
+        answer, counts, plan = measured.answer, measured.counts, measured.plan
         if answer is None and side not in checked:
             answer = answer_of(spark.sql(checking_sql(query)).collect())
         checked.add(side)
-        counts: dict[str, Number] = {"rows read": measured.rows_read}
-        if measured.process_bytes is not None:
-            counts = {"read bytes": measured.process_bytes} | counts
         # A join without a filter on lineorder need not have a plan, and reads other tables as well.
         if query.workload not in ("ssb", "shapes"):
             if side == "with" and plan is None:
@@ -122,11 +113,9 @@ def task_of(query: Query, sessions: dict[str, SparkSession], table_rows: int, du
             counts = {"row groups": reports[-1].row_groups} | counts
         if plan is not None:
             reports.append(plan)
-            counts = {"row groups": plan.kept} | counts
-            counts["answered row groups"] = plan.reason_counts().get("answered", 0)
+            counts = {"row groups": plan.kept, **counts, "answered row groups": plan.reason_counts().get("answered", 0)}
             # The most: later plans have some of it in memory.
             counts["index bytes"] = max(report.index_bytes_read for report in reports)
-            counts["plan seconds"] = plan.planning_seconds
         return Seen(answer, counts, measured.seconds)
 
     return Task(query.name, {side: partial(execute, side) for side in sessions}, due, HEADINGS[query.workload])

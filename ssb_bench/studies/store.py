@@ -34,7 +34,7 @@ from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, DEFINITION
 from ssb_bench.spark_runs.measure import hooked
 from ssb_bench.spark_runs.session import catalog_settings
 from ssb_bench.stores.server import BUCKET, REGION, Distance, StoreServer, run_store
-from ssb_bench.studies.run import predicates
+from ssb_bench.studies.run import fit_queries
 
 TITLE = "In an object store"
 _CATALOG: Final = "store"
@@ -61,7 +61,7 @@ def measure(
 ) -> None:
     """Work on lineorder in an object store: rounds, requests, bytes and seconds at several distances."""
     # Plans are repeated; of scans, builds and compactions there is one.
-    wheres = predicates(bench.layout, _QUERIES)
+    wheres = {query.name: query.where for query in fit_queries(bench.layout, _QUERIES)}
     with ExitStack() as stack:
         server, folder = stack.enter_context(run_store()), stack.enter_context(tempfile.TemporaryDirectory())
         _log.info("writing lineorder into the store")

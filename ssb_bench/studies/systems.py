@@ -4,7 +4,6 @@ Cold is the first execution of a query in a process that has just started, after
 on another table. Answers are those of DuckDB. A system that cannot be run is noted with the reason.
 """
 
-import itertools
 import json
 import logging
 import os
@@ -14,15 +13,17 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from ssb_bench.data.dataset import open_duckdb
-from ssb_bench.data.layout import BenchError, Layout, local_path
+from ssb_bench.data.layout import BenchError, local_path
 from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
-from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task, Work
+from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task
 from ssb_bench.spark_runs.load import RANGED_COLUMNS, TABLE, make_bloom_table, note_table, open_index
-from ssb_bench.studies.run import predicates
+from ssb_bench.stores.server import tell
+from ssb_bench.studies.run import fit_queries
 
 TITLE = "Other systems"
 QUERIES = (*VOLCANO_QUERIES, *ROWS_QUERIES[:-1])
@@ -74,12 +75,8 @@ class WorkerProcess:
 
     def ask(self, request: Mapping[str, object]) -> Mapping[str, Any]:
         """Send a request and give the reply, or raise BenchError if the worker reports a failure, or has ended."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
+            line = tell(self._process, json.dumps(request)).readline()
         except BrokenPipeError:
             line = ""
         if not line:
@@ -110,37 +107,32 @@ def measure(
 ) -> None:
     """Compare systems on the same rows, cold and warm; one that cannot be run is listed with the reason."""
     note_table(bench)
-    chosen = system or tuple(SYSTEMS)
+    chosen, folder = system or tuple(SYSTEMS), bench.layout.root / "systems"
     if "iceberg-bloom" in chosen:
         with bench.session() as spark:
             bench.note("bloom filters", **make_bloom_table(spark, bench.layout))
     with open_systems(bench, chosen) as workers, open_duckdb(bench.layout) as connection:
         tasks = []
-        for name, where in predicates(bench.layout, query or QUERIES).items():
-            sql = f"SELECT count(*), coalesce(sum(lo_revenue), 0)::BIGINT FROM lineorder WHERE {where}"
+        for one in fit_queries(bench.layout, query or QUERIES):
+            sql = f"SELECT count(*), coalesce(sum(lo_revenue), 0)::BIGINT FROM lineorder WHERE {one.where}"
             [(count, revenue)] = connection.execute(sql).fetchall()
-            is_rows = name in ROWS_QUERIES
-            request = {"kind": "rows" if is_rows else "count", "where": where}
+            is_rows = one.workload == "rows"
+            request = {"kind": "rows" if is_rows else "count", "where": one.where}
             works = {
-                SYSTEMS[own].title: _work(bench.layout, worker, {**request, "system": own})
+                SYSTEMS[own].title: partial(_ask, worker, {**request, "system": own}, [folder, bench.layout.warehouse])
                 for own, worker in workers.items()
             }
             due, heading = ([count, revenue], "select *") if is_rows else (count, "count(*)")
-            tasks.append(Task(name, works, due, heading))
+            tasks.append(Task(one.name, works, due, heading))
         bench.compare(tasks, repeats=repeats)
 
 
-def _work(layout: Layout, worker: WorkerProcess, query: Mapping[str, object]) -> Work:
-    """Give what asks a system; its first execution is cold."""
-    executions = itertools.count()
-
-    def ask() -> Seen:
-        if next(executions) == 0:
-            drop_caches([layout.root / "systems", layout.warehouse])
-        reply = worker.ask({"query": query})
-        return Seen(reply["answer"], seconds=float(reply["seconds"]))
-
-    return ask
+def _ask(worker: WorkerProcess, query: Mapping[str, object], cached: list[Path]) -> Seen:
+    """Ask a system; the first time, the operating system has forgotten some folders."""
+    drop_caches(cached)
+    cached.clear()
+    reply = worker.ask({"query": query})
+    return Seen(reply["answer"], seconds=float(reply["seconds"]))
 
 
 @contextmanager

@@ -7,24 +7,15 @@ from decimal import Decimal, InvalidOperation
 from typing import Annotated, Final, Literal, TypeAlias
 
 import numpy as np
-from pydantic import (
-    Base64Bytes,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    field_validator,
-)
+import pydantic
 
 from puffin_index.storage.arrays import Ints
 
 
-class Message(BaseModel):
+class Message(pydantic.BaseModel):
     """A part of what the JVM says; a field that is not known is refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
 
 Content: TypeAlias = bool | int | float | Decimal | bytes | None
@@ -75,11 +66,11 @@ def unpacked(text: str) -> Contents:
     raise ValueError("no list of values")
 
 
-def _read_list(sent: object, read: ValidatorFunctionWrapHandler) -> object:
+def _read_list(sent: object, read: pydantic.ValidatorFunctionWrapHandler) -> object:
     return unpacked(sent) if isinstance(sent, str) else read(sent)
 
 
-PACKED: Final = WrapValidator(_read_list)
+PACKED: Final = pydantic.WrapValidator(_read_list)
 """Lets a list be packed, as `PackedList.java` writes long ones."""
 
 
@@ -90,9 +81,9 @@ class LiteralNode(Message):
     type: str
     content: Content
 
-    @field_validator("content", mode="before")
+    @pydantic.field_validator("content", mode="before")
     @classmethod
-    def _content(cls, sent: object, others: ValidationInfo) -> Content:
+    def _content(cls, sent: object, others: pydantic.ValidationInfo) -> Content:
         return content_of(others.data.get("type", ""), sent)
 
 
@@ -106,7 +97,7 @@ class Column(Message):
     key: LiteralNode | None = None
 
 
-_Value: TypeAlias = Annotated[LiteralNode | Column, Field(discriminator="node")]
+_Value: TypeAlias = Annotated[LiteralNode | Column, pydantic.Field(discriminator="node")]
 
 
 class Comparison(Message):
@@ -153,7 +144,7 @@ class Matches(Message):
     the least and greatest of their keys, with no other value between. If not `exact`, it may be false for some of them.
     """
 
-    positions: Base64Bytes | None = None
+    positions: pydantic.Base64Bytes | None = None
     between: tuple[()] | tuple[int, int] | None = None
     null: bool
     exact: bool
@@ -165,7 +156,7 @@ class Pattern(Message):
 
     function: Literal["lower", "upper"] | None
     operator: Literal["contains", "ends with", "LIKE", "RLIKE"]
-    text: Base64Bytes
+    text: pydantic.Base64Bytes
     escape: str
 
 
@@ -199,12 +190,12 @@ class Junction(Message):
     """AND or OR."""
 
     node: Literal["and", "or"]
-    parts: tuple[ConditionNode, ...] = Field(min_length=2)
+    parts: tuple[ConditionNode, ...] = pydantic.Field(min_length=2)
 
 
 ConditionNode: TypeAlias = Annotated[
     Junction | Negation | Comparison | Membership | Contains | Test | Function | Unknown | LiteralNode | Column,
-    Field(discriminator="node"),
+    pydantic.Field(discriminator="node"),
 ]
 Negation.model_rebuild()
 Junction.model_rebuild()

@@ -295,9 +295,7 @@ _BEFORE_VALUES: Final = (
     _value(rf"(?!{_CASE})(?P<name>(?>{_NAME}))(?!\s*\()(?:{_KEY})?", _column),
     _value(rf"(?:try_)?element_at\s*\(\s*(?P<name>{_NAME})\s*,\s*(?P<key>{_MEMBER})\s*\)", _column),
     _value(rf"(?P<function>{'|'.join([*_TESTS, *_FUNCTIONS])})\s*\(\s*(?!{_CLOCK}\b){_COLUMN}\s*\)", _call),
-    _value(
-        rf"(?P<function>startswith|starts_with|contains|endswith|ends_with)\s*\(\s*{_COLUMN}\s*,\s*{_TEXT}\s*\)", _call
-    ),
+    _value(rf"(?P<function>{_SEARCH})\s*\(\s*{_COLUMN}\s*,\s*{_TEXT}\s*\)", _call),
     _value(rf"(?P<function>array_contains|map_contains_key)\s*\(\s*{_LISTS},\s*(?P<members>{_MEMBER})\s*\)", _contents),
     _value(rf"(?P<function>arrays_overlap)\s*\(\s*{_LISTS},\s*array\s*\({_LIST_OF_MEMBERS}\)\s*\)", _contents),
     _value(rf"(?:size|cardinality)\s*\(\s*(?P<name>{_NAME})\s*\)\s*={{1,2}}\s*0(?![\w.])", _empty),

@@ -9,16 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from pyiceberg.transforms import (
-    BucketTransform,
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    Transform,
-    TruncateTransform,
-    YearTransform,
-)
+from pyiceberg import transforms
 from pyiceberg.types import IcebergType
 
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
@@ -35,36 +26,42 @@ _TURNS: Final = (0, -(2**32), 2**32)
 """What wrapping around adds to an int of Java."""
 
 
-def partition_type(transform: Transform[Any, Any], source: ValueType) -> ValueType | None:
+def partition_type(transform: transforms.Transform[Any, Any], source: ValueType) -> ValueType | None:
     """The type of a transform's values; None if nothing follows from them, as for `void`."""
     match transform:
-        case TruncateTransform(width=width) if width > _MOST_WIDTH and source.name in ("int", "long"):
+        case transforms.TruncateTransform(width=width) if width > _MOST_WIDTH and source.name in ("int", "long"):
             return None
-        case IdentityTransform() | TruncateTransform():
+        case transforms.IdentityTransform() | transforms.TruncateTransform():
             return source
-        case YearTransform() | MonthTransform() | DayTransform() | HourTransform() | BucketTransform():
+        case (
+            transforms.YearTransform()
+            | transforms.MonthTransform()
+            | transforms.DayTransform()
+            | transforms.HourTransform()
+            | transforms.BucketTransform()
+        ):
             return value_type_named("int")
         case _:
             return None
 
 
 def partition_tests(
-    test: LeafTest, transform: Transform[Any, Any], source: ValueType, source_type: IcebergType
+    test: LeafTest, transform: transforms.Transform[Any, Any], source: ValueType, source_type: IcebergType
 ) -> tuple[LeafTest, ...]:
     """Project a test: where a row satisfies it, its partition value satisfies one of the results, if there are any."""
-    if isinstance(transform, IdentityTransform):
+    if isinstance(transform, transforms.IdentityTransform):
         return (test,)
     # `add_files` of PyIceberg overlooks NULLs beside values.
     if isinstance(test, NullTest) or (isinstance(test, SetTest) and test.negated):
         return ()
-    if isinstance(transform, BucketTransform):
+    if isinstance(transform, transforms.BucketTransform):
         return _buckets(test, transform, source, source_type)
-    project = _truncated if isinstance(transform, TruncateTransform) else _periods
+    project = _truncated if isinstance(transform, transforms.TruncateTransform) else _periods
     return tuple(projected for part in _parts(test) for projected in project(part, transform, source))
 
 
 def _buckets(
-    test: SetTest | RangeTest, transform: BucketTransform[Any], source: ValueType, source_type: IcebergType
+    test: SetTest | RangeTest, transform: transforms.BucketTransform[Any], source: ValueType, source_type: IcebergType
 ) -> tuple[LeafTest, ...]:
     if isinstance(test, RangeTest) or len(test.keys) > _MOST_KEYS:
         return ()
@@ -88,7 +85,7 @@ def _parts(test: SetTest | RangeTest) -> list[SetTest] | list[RangeTest]:
 
 
 def _periods(test: SetTest | RangeTest, transform: Any, source: ValueType) -> list[LeafTest]:
-    turns = _TURNS if isinstance(transform, HourTransform) else _TURNS[:1]
+    turns = _TURNS if isinstance(transform, transforms.HourTransform) else _TURNS[:1]
     if isinstance(test, SetTest):
         values = (value for key in test.keys for value in _stored(key, key, transform, source))
         return [SetTest(_distinct(value + turn for value in values for turn in turns))]
@@ -98,24 +95,24 @@ def _periods(test: SetTest | RangeTest, transform: Any, source: ValueType) -> li
     return [RangeTest(stored.start + turn, stored.stop - 1 + turn) for turn in turns]
 
 
-def _stored(low: Any, high: Any, transform: Transform[Any, Any], source: ValueType) -> range:
+def _stored(low: Any, high: Any, transform: transforms.Transform[Any, Any], source: ValueType) -> range:
     """What writers make of the times between two, before it wraps around."""
     second = _UNITS_A_SECOND.get(source.name, 0)
     day = _SECONDS_A_DAY * second or 1
     first, last = _period(low - second if low < 0 else low, day, transform), _period(high, day, transform)
-    is_exact = last >= 0 or (source.name == "date" and isinstance(transform, DayTransform))
+    is_exact = last >= 0 or (source.name == "date" and isinstance(transform, transforms.DayTransform))
     return range(first, last + (1 if is_exact else 2))
 
 
-def _period(time: int, day: int, transform: Transform[Any, Any]) -> int:
+def _period(time: int, day: int, transform: transforms.Transform[Any, Any]) -> int:
     """The period of a time, computed with whole numbers of any size: those of NumPy overflow at both ends."""
     match transform:
-        case HourTransform():
+        case transforms.HourTransform():
             return time * 24 // day
-        case DayTransform():
+        case transforms.DayTransform():
             return time // day
         case _:
-            unit = "Y" if isinstance(transform, YearTransform) else "M"
+            unit = "Y" if isinstance(transform, transforms.YearTransform) else "M"
             return int(np.datetime64(time // day, "D").astype(f"datetime64[{unit}]").astype(np.int64))
 
 

@@ -15,17 +15,7 @@ from pydantic import Base64Bytes, ValidationError, ValidatorFunctionWrapHandler,
 from pyroaring import BitMap
 
 from planner.condition.as_sql import quoted
-from planner.condition.spark.nodes import (
-    PACKED,
-    Column,
-    ConditionNode,
-    Function,
-    Junction,
-    Message,
-    Negation,
-    Unknown,
-    content_of,
-)
+from planner.condition.spark import nodes
 from planner.view.column_values import ColumnValues, KeyRange
 from planner.view.index_view import IndexView
 from puffin_index.keys.columns import KeyArray
@@ -43,19 +33,19 @@ _NOTE_CHARACTERS = 1_000
 _START_BYTES = 8
 
 
-def _known_or_unknown(node: object, read: ValidatorFunctionWrapHandler) -> ConditionNode:
+def _known_or_unknown(node: object, read: ValidatorFunctionWrapHandler) -> nodes.ConditionNode:
     try:
-        condition: ConditionNode = read(node)
+        condition: nodes.ConditionNode = read(node)
     except ValidationError as error:
         _log.warning("condition not understood, all its rows are kept: %s", error)
-        return Unknown(node="unknown", name="unreadable")
+        return nodes.Unknown(node="unknown", name="unreadable")
     return condition
 
 
-_Conditions: TypeAlias = tuple[Annotated[ConditionNode, WrapValidator(_known_or_unknown)], ...]
+_Conditions: TypeAlias = tuple[Annotated[nodes.ConditionNode, WrapValidator(_known_or_unknown)], ...]
 
 
-class RuntimeKeys(Message):
+class RuntimeKeys(nodes.Message):
     """What is known of a column once the query runs; a row for which it does not hold is not needed.
 
     Attributes:
@@ -68,18 +58,18 @@ class RuntimeKeys(Message):
     name: str
     type: str
     operator: Literal["=", "<", "<=", ">", ">="]
-    keys: Annotated[tuple[bool | int | str | bytes, ...], PACKED]
+    keys: Annotated[tuple[bool | int | str | bytes, ...], nodes.PACKED]
     source: Literal["join", "subquery", "join or subquery", "merge", "update", "delete"]
 
     def __str__(self) -> str:
         if self.operator == "=" and len(self.keys) != 1:
             return f"{self.name} in {len(self.keys)} keys"
-        value = content_of(self.type, self.keys[0]) if self.keys else "NULL"
+        value = nodes.content_of(self.type, self.keys[0]) if self.keys else "NULL"
         text = quoted(value.decode(errors="replace")) if isinstance(value, bytes) else str(value)
         return f"{self.name} {self.operator} {text}"
 
 
-class WantedOrder(Message):
+class WantedOrder(nodes.Message):
     """The first column of an ORDER BY, by ID, name (for reports) and Spark's type (by Iceberg's name)."""
 
     field: int
@@ -93,7 +83,7 @@ class WantedOrder(Message):
         return f"order by {self.name} {'desc' if self.descending else 'asc'} nulls {nulls}"
 
 
-class Wanted(Message):
+class Wanted(nodes.Message):
     """How many rows (with those that OFFSET skips) of the whole filter a query wants, in what order; None: any.
 
     `deleted` is a roaring bitmap of row groups of the view that may have deleted rows.
@@ -107,20 +97,20 @@ class Wanted(Message):
         return f"{'any rows' if self.order is None else self.order} limit {self.rows}"
 
 
-class AggregatedColumn(Message):
+class AggregatedColumn(nodes.Message):
     """What a query wants of one column, for each group: the rows that are not NULL, and more.
 
     `double` says that Spark adds up in a double, which is exact up to 2^53 only.
     """
 
-    column: Column
+    column: nodes.Column
     sum: bool
     double: bool
     least: bool
     greatest: bool
 
 
-class FileDeletes(Message):
+class FileDeletes(nodes.Message):
     """Positional delete files and deletion vectors of one data file, and numbers of equality delete files.
 
     Each has location, size in bytes, listed rows and format.
@@ -131,21 +121,21 @@ class FileDeletes(Message):
     equality: tuple[int, ...]
 
 
-class EqualityFile(Message):
+class EqualityFile(nodes.Message):
     """An equality delete file, and its columns by field id and Iceberg type, None if the table has lost the column."""
 
     file: tuple[str, int, int, str]
     columns: tuple[tuple[int, str | None], ...]
 
 
-class WantedAggregates(Message):
+class WantedAggregates(nodes.Message):
     """What a query wants of all rows that satisfy the whole filter above the scan.
 
     `added_doubles` are places of groups that are added up as doubles; a declined answer was of no use.
     """
 
     columns: tuple[AggregatedColumn, ...]
-    groups: tuple[Column, ...]
+    groups: tuple[nodes.Column, ...]
     added_doubles: tuple[int, ...]
     deletes: tuple[FileDeletes, ...]
     equality_deletes: tuple[EqualityFile, ...]
@@ -153,7 +143,7 @@ class WantedAggregates(Message):
     declined: bool
 
 
-class Request(Message):
+class Request(nodes.Message):
     """What `IndexPlanner.java` says of a scan; docs/hook-protocol.md describes each field."""
 
     table: str
@@ -177,17 +167,17 @@ class Request(Message):
     unindexed_files: int
 
     @property
-    def functions(self) -> tuple[Function, ...]:
+    def functions(self) -> tuple[nodes.Function, ...]:
         """The functions among the conditions."""
-        found: list[Function] = []
-        pending: list[ConditionNode] = list(self.conditions)
+        found: list[nodes.Function] = []
+        pending: list[nodes.ConditionNode] = list(self.conditions)
         while pending:
             match pending.pop():
-                case Junction(parts=parts):
+                case nodes.Junction(parts=parts):
                     pending.extend(parts)
-                case Negation(part=part):
+                case nodes.Negation(part=part):
                     pending.append(part)
-                case Function() as function:
+                case nodes.Function() as function:
                     found.append(function)
                 case _:
                     pass

@@ -1,4 +1,4 @@
-"""Paimon's bitmap format, version 2, with seals: the row set of each value (docs/formats.md, Bitmap; seed 001).
+"""Paimon's bitmap format, version 2, with seals: the row set of each value (docs/payloads.md, Bitmap; seed 001).
 
 Paimon writes no seals and skips ours. Its bitmaps do not support binary, fixed, uuid and decimals of more than 18
 digits, which are held here as well.

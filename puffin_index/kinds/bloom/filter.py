@@ -1,6 +1,6 @@
 """The blob type `paimon-bloom-v1`: a filter that tells which keys a row group certainly lacks.
 
-The format and the hashes are in docs/formats.md, Bloom filter; source: seed 002.
+The format and the hashes are in docs/payloads.md, Bloom filter; source: seed 002.
 """
 
 import math

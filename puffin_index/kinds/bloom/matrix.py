@@ -1,4 +1,4 @@
-"""The blob type `puffin-index-bloom-matrix-v1` (docs/formats.md): filters of row groups, cut into pages.
+"""The blob type `puffin-index-bloom-matrix-v1` (docs/payloads.md): filters of row groups, cut into pages.
 
 A page has the same bytes of each filter, so that one page answers for all of them.
 """

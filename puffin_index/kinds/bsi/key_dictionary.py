@@ -1,4 +1,4 @@
-"""The sorted dictionary of a row group's keys, read block by block (docs/formats.md, Dictionary).
+"""The sorted dictionary of a row group's keys, read block by block (docs/payloads.md, Dictionary).
 
 The code of a key is its rank. Opened bit slices of codes compare keys of any type by the slices of their codes.
 """

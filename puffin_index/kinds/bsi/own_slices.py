@@ -1,4 +1,4 @@
-"""The blob type `puffin-index-bsi-v1`: bit slices of any number of row groups (docs/formats.md, Bit slices).
+"""The blob type `puffin-index-bsi-v1`: bit slices of any number of row groups (docs/payloads.md, Bit slices).
 
 In a slice of few rows a row set takes 8 bits a row, in a slice of 65,536 rows 1 bit; plain bits always take 1. Where
 neighbouring rows often share a value, in runs too short for run containers, zstd saves a third to a half of the bytes.

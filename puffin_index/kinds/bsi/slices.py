@@ -1,4 +1,4 @@
-"""Paimon's bit-sliced format, BSI V1: the numbers of one row group as a row set per bit (docs/formats.md, seed 001).
+"""Paimon's bit-sliced format, BSI V1: the numbers of one row group as a row set per bit (docs/payloads.md, seed 001).
 
 The magnitude of -2**63 does not fit: a row group that holds it cannot be written in this format.
 """

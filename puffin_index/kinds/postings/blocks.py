@@ -1,4 +1,4 @@
-"""The blocks of a postings blob: keys and the rows of each key, bit-packed (docs/formats.md, Postings, "Block").
+"""The blocks of a postings blob: keys and the rows of each key, bit-packed (docs/payloads.md, Postings, "Block").
 
 A block holds whole keys: several in one section, or one key in several sections. A row stands here for its number
 (`puffin_index.kinds.postings.sort`). The rows of a key are runs of neighbouring rows of one row group; a group is the

@@ -1,4 +1,4 @@
-"""The blob type `puffin-index-contents-v1`: the rows that contain each key (docs/formats.md, Contents).
+"""The blob type `puffin-index-contents-v1`: the rows that contain each key (docs/payloads.md, Contents).
 
 Blocks and directory are those of postings, of which a row may have several keys or none. Besides, three sets say which
 rows are NULL, which contain nothing, and which contain NULL.

@@ -1,4 +1,4 @@
-"""The blob type `puffin-index-postings-v1`: the rows of a segment's keys, sorted by key (docs/formats.md, Postings).
+"""The blob type `puffin-index-postings-v1`: the rows of a segment's keys, sorted by key (docs/payloads.md, Postings).
 
 Looking up a key takes the root, one page (if there are pages) and one block. A range takes either all blocks from its
 lower to its upper bound or all other blocks, whichever are fewer bytes. Rows of rare keys are runs, several keys a

@@ -1,4 +1,4 @@
-"""The pages of a postings directory: the place and content of each block (docs/formats.md, Postings, "Page").
+"""The pages of a postings directory: the place and content of each block (docs/payloads.md, Postings, "Page").
 
 The root page is of level 0, or it is of level 1 and its children are pages of level 0. This release writes a root of
 level 0 if the root then takes at most 24 KiB, and other pages of about 8 KiB. A separator of bytes is the shortest

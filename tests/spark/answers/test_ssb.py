@@ -32,7 +32,7 @@ from ssb_bench.spark_runs.load import (
 )
 from ssb_bench.spark_runs.measure import answer_of, measure, rows_read
 from ssb_bench.spark_runs.session import CATALOG
-from ssb_bench.studies import doors, fresh, pages, systems, writes
+from ssb_bench.studies import doors, fresh, pages, systems, text, writes
 from ssb_bench.studies.run import answer_due, checking_sql, fit_queries, run_queries
 from tests.conftest import amount
 
@@ -216,7 +216,7 @@ def test_answers_compare_by_value_whoever_made_them(spark: SparkSession, layout:
 @pytest.mark.nightly
 def test_the_demonstration_builds_beside_queries_and_draws(spark: SparkSession, layout: Layout, loaded: Load) -> None:
     """It makes the table and the index anew, with the same row groups, so that the other tests hold after it too."""
-    layout.load_json.unlink()
+    (layout.warehouse / "load.json").unlink()
     out = io.StringIO()
     bench = Bench(layout, console=Console(file=out, width=120), spark=spark)
     demo(bench, row_group_rows=ROW_GROUP_ROWS, repeats=1)
@@ -295,6 +295,20 @@ def test_few_rows_of_default_row_groups_are_the_same_rows(spark: SparkSession, l
     assert len(few) == 2 * 7 + 2 * 3
     assert [step.side for step in few if "seconds" in step.most] == ["with"] * 7
     assert not spark.catalog.tableExists("lake.ssb.pages_source")
+
+
+@pytest.mark.nightly
+def test_words_and_elements_are_found_on_all_sides(spark: SparkSession, layout: Layout) -> None:
+    bench = Bench(layout, spark=spark)
+    text.measure(bench, lines=20_000, repeats=1)
+
+    assert bench.record("text", "Text").failures == []
+    assert bench.facts["table"]["rows"] == 20_000
+    assert len(bench.steps) == 3 * 5 - 1
+    (element,) = {step.answer for step in bench.steps if step.name.startswith("a word of every eighth")}
+    assert element is not None
+    assert 2_000 < int(element.partition(" ")[0].replace(",", "")) < 3_000
+    spark.sql("DROP TABLE lake.ssb.lines_20000 PURGE")
 
 
 @pytest.mark.nightly

@@ -16,7 +16,7 @@ pytestmark = [
 ]
 
 PAGE = Path(__file__).parents[3] / "docs" / "sql.md"
-STATEMENT = re.compile(r"```(sql|python)\n(.*?)\n```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
+STATEMENT = re.compile(r"```(sql|python)\n(.*?)\n```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 VARIES = re.compile(r"bytes|reads|seconds|snapshot_id")
 """Columns whose values are examples."""
 
@@ -43,7 +43,7 @@ def test_the_page_shows_what_spark_answers(enabled: SparkSession) -> None:
             continue
         answer = shown(frame).rstrip("\n") + "\n"
         if "PUFFIN_INDEX_WRITE_PAGE" in os.environ:
-            block = f"```sql\n{statement}\n```\n\n```\n"
+            block = f"```sql\n{statement}\n```\n\n```text\n"
             text = text.replace(f"{block}{output}```", f"{block}{answer}```")
         else:
             assert cells(answer) == cells(output), statement

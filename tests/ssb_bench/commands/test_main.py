@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ssb_bench.commands.main import STUDIES, cli, main
+from ssb_bench.commands.main import STUDIES, cli
 from ssb_bench.data.layout import BenchError, Layout
 from ssb_bench.spark_runs.session import require_java
 
@@ -82,7 +82,7 @@ def test_what_is_missing_is_a_sentence(
     monkeypatch.setattr("sys.argv", ["ssb-bench", *words, "--data", str(tmp_path)])
 
     with pytest.raises(SystemExit) as exit_info:
-        main()
+        cli(prog_name="ssb-bench")
     error = capsys.readouterr().err
     assert exit_info.value.code == 1
     assert said in error

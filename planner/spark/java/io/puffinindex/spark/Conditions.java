@@ -167,10 +167,7 @@ public final class Conditions {
     } else if (expression instanceof In in) {
       node = membership(in.value(), Lists.from(in.list()));
     } else if (expression instanceof InSet in) {
-      DataType own = in.child().dataType();
-      List<Expression> members = new ArrayList<>();
-      Lists.from(in.hset()).forEach(member -> members.add(new Literal(member, own)));
-      node = membership(in.child(), members);
+      node = membership(in.child(), Contained.members(in));
     } else if (TESTS.containsKey(type)) {
       Node value = value(expression.children().apply(0));
       node = value == null ? null : Node.of("node", TESTS.get(type), "value", value);
@@ -312,16 +309,11 @@ public final class Conditions {
     }
     beyondFilters = true;
     return Node.of(
-        "node",
-        "contains",
-        "test",
-        asked.test(),
-        "part",
-        asked.part(),
-        "value",
-        column(type, field, path),
-        "members",
-        members);
+        "node", "contains",
+        "test", asked.test(),
+        "part", asked.part(),
+        "value", column(type, field, path),
+        "members", members);
   }
 
   /** The node of a column, the leaf of a struct or the value of a map's key; null for others. */

@@ -95,11 +95,16 @@ record Contained(
       return Lists.from(in.list());
     }
     if (body instanceof InSet in && in.child() instanceof NamedLambdaVariable) {
-      List<Expression> members = new ArrayList<>();
-      Lists.from(in.hset()).forEach(one -> members.add(new Literal(one, in.child().dataType())));
-      return members;
+      return members(in);
     }
     return null;
+  }
+
+  /** The literals of a long list of IN. */
+  static List<Expression> members(InSet in) {
+    List<Expression> members = new ArrayList<>();
+    Lists.from(in.hset()).forEach(one -> members.add(new Literal(one, in.child().dataType())));
+    return members;
   }
 
   /** The elements of a literal array; null for another expression. */

@@ -3,12 +3,12 @@ package io.puffinindex.spark;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Function;
 import java.util.function.UnaryOperator;
+import org.apache.commons.collections4.map.LRUMap;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -87,12 +87,6 @@ public final class Lists {
 
   /** A map that keeps the entries that were used last. */
   public static <K, V> Map<K, V> latest(int most) {
-    return Collections.synchronizedMap(
-        new LinkedHashMap<K, V>(16, 0.75f, true) {
-          @Override
-          protected boolean removeEldestEntry(Map.Entry<K, V> eldest) {
-            return size() > most;
-          }
-        });
+    return Collections.synchronizedMap(new LRUMap<>(most, 16));
   }
 }

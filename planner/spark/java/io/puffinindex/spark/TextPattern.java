@@ -40,16 +40,13 @@ final class TextPattern {
     String function =
         searched instanceof Lower ? "lower" : searched instanceof Upper ? "upper" : null;
     Expression column = function == null ? searched : searched.children().apply(0);
+    String encoded = Base64.getEncoder().encodeToString(text.getBytes());
     return Conditions.isName(column) && DataTypes.StringType.equals(column.dataType())
         ? Node.of(
-            "function",
-            function,
-            "operator",
-            operator,
-            "text",
-            Base64.getEncoder().encodeToString(text.getBytes()),
-            "escape",
-            String.valueOf(escape))
+            "function", function,
+            "operator", operator,
+            "text", encoded,
+            "escape", String.valueOf(escape))
         : null;
   }
 }

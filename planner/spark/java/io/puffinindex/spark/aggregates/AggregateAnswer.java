@@ -68,9 +68,7 @@ public final class AggregateAnswer extends IndexPlanner.Answer {
   @SuppressWarnings("ArrayRecordComponent") // nobody compares it
   record Values(byte[] valid, ColumnValues list) {
     static Values read(DataInputStream in, int size) throws IOException {
-      byte[] valid = new byte[size];
-      in.readFully(valid);
-      return new Values(valid, ColumnValues.readList("", in));
+      return new Values(View.bytes(in, size), ColumnValues.readList("", in));
     }
 
     /** A value as rows of Spark's have it, or null. */

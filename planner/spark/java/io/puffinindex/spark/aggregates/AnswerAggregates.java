@@ -133,16 +133,16 @@ public final class AnswerAggregates extends SparkStrategy {
     // What a LIMIT has left is soon counted; without that, Spark soon meets a row.
     RuntimeScan limited = RuntimeScan.ofLimit(relation.scan());
     Conditions conditions =
-        limited == null || isNotToBeAsked(limited.scan)
+        limited == null || isNotToBeAsked(limited.scan())
             ? null
-            : conditions(rows.filters, relation, limited.scan);
+            : conditions(rows.filters, relation, limited.scan());
     if (conditions == null) {
       return null;
     }
-    ScanQuestion question = new ScanQuestion(limited.scan, conditions);
+    ScanQuestion question = new ScanQuestion(limited.scan(), conditions);
     question.aggregates = AggregateQuestion.ofRows(conditions);
-    Known known = answer(question, limited.tasks, "some " + question.aggregates.key());
-    if (known.rows == null || !known.answer.left(limited.tasks).isEmpty()) {
+    Known known = answer(question, limited.tasks(), "some " + question.aggregates.key());
+    if (known.rows == null || !known.answer.left(limited.tasks()).isEmpty()) {
       return null;
     }
     int count = (int) Math.min(LongStream.of(known.answer.rows).sum(), limit);

@@ -25,7 +25,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.connector.expressions.Expression;
-import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.FieldReference;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
@@ -40,41 +40,23 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
  * <p>Spark calls {@code filter} with the keys that the other side of a join has, and then {@code
  * toBatch}. Several nodes of a plan may share one scan and have other keys, so the keys must not
  * change the scan: they narrow only the next batch of the thread that called {@code filter}.
+ *
+ * @param columns nodes of indexed columns, by {@link #filterName}
+ * @param tasks the tasks without the keys of any join; null for those of the scan
+ * @param fewRows row groups of which few rows are wanted without these keys, by location of the
+ *     data file
+ * @param narrowed the next batch that each thread asks for
  */
-public final class RuntimeScan implements InvocationHandler {
+public record RuntimeScan(
+    PruneScans rule,
+    ScanQuestion question,
+    Map<String, Node> columns,
+    List<FileScanTask> tasks,
+    Map<String, List<WantedRowGroup>> fewRows,
+    ThreadLocal<Batch> narrowed)
+    implements InvocationHandler {
   /** A join with more keys is not asked about: they become an interval beyond a tenth of them. */
   private static final int MOST_KEYS = 1000000;
-
-  public final SupportsRuntimeV2Filtering scan;
-  private final ScanQuestion question;
-  private final PruneScans rule;
-
-  /** Nodes of indexed columns, by {@link #filterName}. */
-  private final Map<String, Node> columns;
-
-  /** The tasks without the keys of any join; null for those of the scan. */
-  public final List<FileScanTask> tasks;
-
-  /** Row groups of which few rows are wanted without these keys, by location of the data file. */
-  private final Map<String, List<WantedRowGroup>> fewRows;
-
-  /** The next batch that each thread asks for. */
-  @SuppressWarnings("ThreadLocalUsage") // each scan has tasks of its own
-  private final ThreadLocal<Batch> narrowed = new ThreadLocal<>();
-
-  private RuntimeScan(
-      PruneScans rule,
-      ScanQuestion question,
-      Map<String, Node> columns,
-      List<FileScanTask> tasks,
-      Map<String, List<WantedRowGroup>> fewRows) {
-    this.rule = rule;
-    this.scan = (SupportsRuntimeV2Filtering) question.scan;
-    this.question = question;
-    this.columns = columns;
-    this.tasks = tasks;
-    this.fewRows = fewRows;
-  }
 
   /**
    * A scan that takes runtime filters on some columns, too.
@@ -92,8 +74,14 @@ public final class RuntimeScan implements InvocationHandler {
         ClassUtils.getAllInterfaces(question.scan.getClass()).stream()
             .filter(type -> Modifier.isPublic(type.getModifiers()))
             .toArray(Class<?>[]::new);
-    RuntimeScan handler = new RuntimeScan(rule, question, columns, tasks, fewRows);
+    RuntimeScan handler =
+        new RuntimeScan(rule, question, columns, tasks, fewRows, new ThreadLocal<>());
     return (Scan) Proxy.newProxyInstance(Scan.class.getClassLoader(), interfaces, handler);
+  }
+
+  /** The scan in whose place this one stands. */
+  public SupportsRuntimeV2Filtering scan() {
+    return (SupportsRuntimeV2Filtering) question.scan;
   }
 
   /** The name of a runtime filter; one by keys has the column's own name. */
@@ -167,26 +155,26 @@ public final class RuntimeScan implements InvocationHandler {
       // Spark drops a new node that is equal to the old one.
       RuntimeScan other = handler(arguments[0]);
       return other != null
-          && scan.equals(other.scan)
+          && scan().equals(other.scan())
           && question.wantedRows().equals(other.question.wantedRows());
     }
-    return IcebergScans.forward(scan, method, arguments);
+    return IcebergScans.forward(scan(), method, arguments);
   }
 
   private Batch batch(List<FileScanTask> tasks, Map<String, List<WantedRowGroup>> fewRows)
       throws IllegalAccessException {
-    Batch batch = tasks == null ? scan.toBatch() : IcebergScans.batchOf(scan, tasks);
+    Batch batch = tasks == null ? scan().toBatch() : IcebergScans.batchOf(scan(), tasks);
     return new FewRowsBatch(batch, question.wantedRows(), fewRows);
   }
 
   private NamedReference[] filterAttributes() {
-    Stream<NamedReference> own =
-        columns.keySet().stream().map(name -> Expressions.column(quoted(name)));
-    return Stream.concat(Stream.of(scan.filterAttributes()), own).toArray(NamedReference[]::new);
+    Stream<NamedReference> own = columns.keySet().stream().map(name -> FieldReference.column(name));
+    return Stream.concat(Stream.of(scan().filterAttributes()), own).toArray(NamedReference[]::new);
   }
 
   /** Narrow the next batch of this thread; Iceberg takes the filters on partition columns. */
   private void filter(Predicate[] predicates) {
+    var scan = scan();
     narrowed.remove();
     List<Predicate> partition = new ArrayList<>();
     List<Node> keys = new ArrayList<>();
@@ -195,7 +183,7 @@ public final class RuntimeScan implements InvocationHandler {
       String column = column(predicate);
       boolean isOfKeys = column != null && predicate.name().equals("IN");
       Node node = isOfKeys ? columns.get(column) : null;
-      if (column == null || own.contains(Expressions.column(quoted(column)))) {
+      if (column == null || own.contains(FieldReference.column(column))) {
         partition.add(predicate);
       }
       if (node != null && predicate.children().length <= MOST_KEYS) {
@@ -223,10 +211,6 @@ public final class RuntimeScan implements InvocationHandler {
     } catch (Throwable e) {
       rule.tell("index not used, the scan reads what it read without runtime keys: " + scan, e);
     }
-  }
-
-  private static String quoted(String column) {
-    return "`" + column.replace("`", "``") + "`";
   }
 
   /** The top-level column that a runtime filter tests; null if the filter tests something else. */

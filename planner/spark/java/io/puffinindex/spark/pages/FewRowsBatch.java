@@ -15,25 +15,13 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
  *
  * <p>Spark runs equal batches once. Iceberg's batches are equal if their scans have the same
  * filters. Such scans want the same rows, unless a LIMIT says more.
+ *
+ * @param limit what a LIMIT says of the scan, empty without one
+ * @param wanted the wanted rows of row groups, by location of the data file; other row groups are
+ *     read whole
  */
-public final class FewRowsBatch implements Batch {
-  private final Batch batch;
-  private final String limit;
-  private final Map<String, List<WantedRowGroup>> wanted;
-
-  /**
-   * A batch.
-   *
-   * @param limit what a LIMIT says of the scan, empty without one
-   * @param wanted the wanted rows of row groups, by location of the data file; other row groups are
-   *     read whole
-   */
-  public FewRowsBatch(Batch batch, String limit, Map<String, List<WantedRowGroup>> wanted) {
-    this.batch = batch;
-    this.limit = limit;
-    this.wanted = wanted;
-  }
-
+public record FewRowsBatch(Batch batch, String limit, Map<String, List<WantedRowGroup>> wanted)
+    implements Batch {
   @Override
   public InputPartition[] planInputPartitions() {
     InputPartition[] partitions = batch.planInputPartitions();

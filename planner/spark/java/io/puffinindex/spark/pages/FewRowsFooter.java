@@ -156,16 +156,8 @@ final class FewRowsFooter {
 
   /** A column chunk of a copy, whose bytes stand behind the data file. */
   private ColumnChunk moved(ColumnMetaData column) {
-    ColumnMetaData moved =
-        new ColumnMetaData(
-            column.getType(),
-            column.getEncodings(),
-            column.getPath_in_schema(),
-            column.getCodec(),
-            column.getNum_values(),
-            column.getTotal_uncompressed_size(),
-            column.getTotal_compressed_size(),
-            length + column.getData_page_offset());
+    ColumnMetaData moved = new ColumnMetaData(column);
+    moved.setData_page_offset(length + column.getData_page_offset());
     return new ColumnChunk(length).setMeta_data(moved);
   }
 

@@ -1,6 +1,7 @@
 package io.puffinindex.spark.pages;
 
 import java.io.ByteArrayOutputStream;
+import org.apache.iceberg.shaded.org.apache.parquet.io.DelegatingPositionOutputStream;
 import org.apache.iceberg.shaded.org.apache.parquet.io.OutputFile;
 import org.apache.iceberg.shaded.org.apache.parquet.io.PositionOutputStream;
 
@@ -14,20 +15,10 @@ final class MemoryFile implements OutputFile {
 
   @Override
   public PositionOutputStream create(long blockSize) {
-    return new PositionOutputStream() {
+    return new DelegatingPositionOutputStream(bytes) {
       @Override
       public long getPos() {
         return bytes.size();
-      }
-
-      @Override
-      public void write(int value) {
-        bytes.write(value);
-      }
-
-      @Override
-      public void write(byte[] from, int offset, int length) {
-        bytes.write(from, offset, length);
       }
     };
   }

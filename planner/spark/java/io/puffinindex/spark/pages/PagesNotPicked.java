@@ -1,14 +1,13 @@
 package io.puffinindex.spark.pages;
 
 import io.puffinindex.spark.Lists;
+import io.puffinindex.spark.Trouble;
 import java.util.List;
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.AccumulableInfo;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.util.CollectionAccumulator;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * Logs on the driver why executors could not pick the pages of data files, and read all rows of the
@@ -16,7 +15,6 @@ import org.slf4j.LoggerFactory;
  * this jar from the result of a task.
  */
 final class PagesNotPicked extends SparkListener {
-  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
   private static final String NAME = "puffin-index: pages not picked";
 
   /** More lines of one scan say nothing new: a table may have many such files. */
@@ -39,7 +37,8 @@ final class PagesNotPicked extends SparkListener {
 
   /** Log why all rows of a file are read, on this executor, and let the driver know. */
   static void tell(CollectionAccumulator<String> notPicked, String location, Exception trouble) {
-    LOG.warn("pages not picked, all rows of the row groups are read: {}", location, trouble);
+    Trouble.LOG.warn(
+        "pages not picked, all rows of the row groups are read: {}", location, trouble);
     notPicked.add(location + ": " + trouble);
   }
 
@@ -51,7 +50,7 @@ final class PagesNotPicked extends SparkListener {
           && one.value().get() instanceof List<?> ofScan
           && ofScan.size() - troubles.size() < MOST_LINES) {
         for (Object trouble : troubles) {
-          LOG.warn(
+          Trouble.LOG.warn(
               "pages not picked on an executor, all rows of the row groups were read: {}", trouble);
         }
       }

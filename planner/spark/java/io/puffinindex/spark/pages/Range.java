@@ -33,19 +33,9 @@ record Range(long first, long end) {
   /** The rows of a set, those in a row as one range. */
   static List<Range> of(RoaringBitmap rows) {
     List<Range> ranges = new ArrayList<>();
-    long first = 0;
-    long end = -1;
-    for (var all = rows.getIntIterator(); all.hasNext(); ) {
-      long row = Integer.toUnsignedLong(all.next());
-      if (row != end) {
-        if (end > first) {
-          ranges.add(new Range(first, end));
-        }
-        first = row;
-      }
-      end = row + 1;
-    }
-    if (end > first) {
+    long end = 0;
+    for (long first = rows.nextValue(0); first >= 0; first = rows.nextValue((int) end)) {
+      end = rows.nextAbsentValue((int) first);
       ranges.add(new Range(first, end));
     }
     return ranges;

@@ -9,13 +9,13 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import org.apache.commons.io.IOUtils;
 import org.apache.iceberg.io.RangeReadable;
 import org.apache.iceberg.shaded.org.apache.parquet.io.DelegatingSeekableInputStream;
 import org.apache.iceberg.shaded.org.apache.parquet.io.InputFile;
 import org.apache.iceberg.shaded.org.apache.parquet.io.SeekableInputStream;
+import org.apache.spark.util.ThreadUtils;
 
 /**
  * A data file for Parquet's reader. Ranges that somebody has named before are in memory, near ones
@@ -30,13 +30,7 @@ final class ReadAhead implements InputFile, BytesStream.Source {
 
   /** Ask a store for ranges side by side. */
   private static final ExecutorService THREADS =
-      Executors.newFixedThreadPool(
-          16,
-          work -> {
-            Thread thread = new Thread(work, "puffin-index-pages");
-            thread.setDaemon(true);
-            return thread;
-          });
+      ThreadUtils.newDaemonFixedThreadPool(16, "puffin-index-pages");
 
   private final org.apache.iceberg.io.InputFile file;
   private final boolean isLocal;

@@ -27,6 +27,7 @@ import org.apache.iceberg.shaded.org.apache.parquet.column.page.PageReader;
 import org.apache.iceberg.shaded.org.apache.parquet.column.values.factory.DefaultV1ValuesWriterFactory;
 import org.apache.iceberg.shaded.org.apache.parquet.compression.CompressionCodecFactory.BytesInputCompressor;
 import org.apache.iceberg.shaded.org.apache.parquet.conf.PlainParquetConfiguration;
+import org.apache.iceberg.shaded.org.apache.parquet.example.DummyRecordConverter;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.CodecFactory;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ColumnChunkPageWriteStore;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader;
@@ -35,13 +36,12 @@ import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.BlockMetaDat
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.CompressionCodecName;
 import org.apache.iceberg.shaded.org.apache.parquet.internal.column.columnindex.OffsetIndex;
+import org.apache.iceberg.shaded.org.apache.parquet.internal.column.columnindex.OffsetIndexBuilder;
 import org.apache.iceberg.shaded.org.apache.parquet.internal.filter2.columnindex.ColumnIndexStore;
 import org.apache.iceberg.shaded.org.apache.parquet.internal.filter2.columnindex.RowRanges;
 import org.apache.iceberg.shaded.org.apache.parquet.internal.hadoop.metadata.IndexReference;
 import org.apache.iceberg.shaded.org.apache.parquet.io.ParquetDecodingException;
-import org.apache.iceberg.shaded.org.apache.parquet.io.api.Converter;
 import org.apache.iceberg.shaded.org.apache.parquet.io.api.GroupConverter;
-import org.apache.iceberg.shaded.org.apache.parquet.io.api.PrimitiveConverter;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
 
 /**
@@ -176,11 +176,12 @@ final class RowCopies implements AutoCloseable {
 
   private void copy(PageReadStore store, List<Range> ranges, boolean apart) throws IOException {
     String writer = reader.getFileMetaData().getCreatedBy();
+    // Parquet wants to know who takes values. Nobody does: they are asked for one by one.
+    GroupConverter nobody = new DummyRecordConverter(columns).getRootConverter();
     List<ColumnReader> readers = new ArrayList<>();
     for (ColumnDescriptor column : columns.getColumns()) {
       var pages = new ColumnPages(store, column);
-      readers.add(
-          new ColumnReadStoreImpl(pages, new Ignoring(), columns, writer).getColumnReader(column));
+      readers.add(new ColumnReadStoreImpl(pages, nobody, columns, writer).getColumnReader(column));
     }
     for (Range range : apart ? ranges : List.of(Range.together(ranges))) {
       BytesInputCompressor compressor = codecs.getCompressor(CompressionCodecName.UNCOMPRESSED);
@@ -226,36 +227,17 @@ final class RowCopies implements AutoCloseable {
   }
 
   private static RowRanges rowRanges(List<Range> ranges, long rowCount) {
-    // Only pages can make such ranges.
-    OffsetIndex pages =
-        new OffsetIndex() {
-          @Override
-          public int getPageCount() {
-            return ranges.size();
-          }
-
-          @Override
-          public long getOffset(int i) {
-            return 0;
-          }
-
-          @Override
-          public int getCompressedPageSize(int i) {
-            return 0;
-          }
-
-          @Override
-          public long getFirstRowIndex(int i) {
-            return ranges.get(i).first();
-          }
-
-          @Override
-          public long getLastRowIndex(int i, long all) {
-            return ranges.get(i).end() - 1;
-          }
-        };
-    PrimitiveIterator.OfInt every = IntStream.range(0, ranges.size()).iterator();
-    return RowRanges.create(rowCount, every, pages);
+    // Only pages can make such ranges: every second page is a range, and the others lie between.
+    OffsetIndexBuilder pages = OffsetIndexBuilder.getBuilder();
+    long end = 0;
+    for (Range range : ranges) {
+      pages.add(0, range.first() - end);
+      pages.add(0, range.length());
+      end = range.end();
+    }
+    pages.add(0, rowCount - end);
+    var own = IntStream.range(0, ranges.size()).map(i -> 2 * i + 1).iterator();
+    return RowRanges.create(rowCount, own, pages.build());
   }
 
   /**
@@ -360,24 +342,5 @@ final class RowCopies implements AutoCloseable {
         throw new ParquetDecodingException("an offset index that does not fit its pages");
       }
     }
-  }
-
-  /** Parquet wants to know who takes values. Nobody does: they are asked for one by one. */
-  private static final class Ignoring extends GroupConverter {
-    @Override
-    public Converter getConverter(int field) {
-      return this;
-    }
-
-    @Override
-    public PrimitiveConverter asPrimitiveConverter() {
-      return new PrimitiveConverter() {};
-    }
-
-    @Override
-    public void start() {}
-
-    @Override
-    public void end() {}
   }
 }

@@ -1,0 +1,4 @@
+-- title: planner.locate of 1,000
+-- keys: recent scattered
+-- count: 1000
+-- most-seconds: 0.5
