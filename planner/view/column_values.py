@@ -269,7 +269,7 @@ class ByValueTests(ABC):
         lists = listed_words(self.view, leaf.field_id, leaf.value_type, self.row_groups, self.byte_budget, reads)
         if isinstance(lists, str):
             return EVERY_ROW, f"{asked} (not used, {lists})"
-        found = _united([chosen_keys(words, np.flatnonzero(satisfying(test, words))) for words in lists])
+        found = _united([chosen_keys(words, satisfying(test, words)) for words in lists])
         text = f"{asked} ({len(found)} words of {sum(map(len, lists))})"
         if len(found) > _MOST_WORDS_OF_TEST:
             return EVERY_ROW, text
