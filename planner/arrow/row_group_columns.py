@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -115,30 +116,23 @@ class RowGroupColumns:
         """The columns that were read by pages; None if none was."""
         if len(rows) > _LARGEST_SHARE * self.row_count:
             return None
-        group = self.opened.parquet.metadata.row_group(self.ordinal)
-        paged = [field for field in fields if all(group.column(leaf).has_offset_index for leaf in field.leaves)]
-        if not paged:
-            return None
-        column_bytes = sum(group.column(leaf).total_compressed_size for leaf in _leaves(fields))
         try:
-            return self._pages(paged, rows, column_bytes)
+            return self._pages(fields, rows)
         except CorruptFileError as damage:
             level = level_of_trouble(self.opened.file.location)
             _log.log(level, "row group %d is read whole, as its pages cannot be read alone: %s", self.ordinal, damage)
             return None
 
-    def _pages(self, fields: Sequence[FileField], rows: Ints, column_bytes: int) -> pa.Table | None:
+    def _pages(self, fields: Sequence[FileField], rows: Ints) -> pa.Table | None:
         reader = replace(
             PageReader.of(self.opened.parquet, self.opened.file, self.ordinal),
             requests_at_once=1 if is_local(self.opened.file.location) else MOST_AT_ONCE,
             parts=_CORES if self.side_by_side else 1,
         )
         chunks = reader.chunks(frozenset(_leaves(fields)))
-        fields = [
-            field
-            for field in fields
-            if can_assemble(field.field.type) and _may_gain(field, chunks, rows, self.row_count)
-        ]
+        # Columns that are encrypted, or lie elsewhere, are no chunks here and are read in another way.
+        column_bytes = sum(chunk.size for chunk in chunks.values())
+        fields = _may_gain([field for field in fields if can_assemble(field.field.type)], chunks, rows, self.row_count)
         chosen = _chosen_pages(fields, reader, chunks, rows)
         saved = sum(own.chunk.size - own.byte_count for own in chosen.values())
         if not chosen or saved < _LEAST_SAVING * column_bytes:
@@ -155,17 +149,24 @@ def _leaves(fields: Sequence[FileField]) -> list[int]:
     return [leaf for field in fields for leaf in field.leaves]
 
 
-def _may_gain(field: FileField, chunks: Mapping[int, ColumnChunk], rows: Ints, row_count: int) -> bool:
-    if any(leaf not in chunks or chunks[leaf].offset_index is None for leaf in field.leaves):
-        return False
-    pages = [most_pages(chunks[leaf]) for leaf in field.leaves]
-    sizes = [chunks[leaf].size for leaf in field.leaves]
-    # More pages than there are give a smaller share, so that a column that can gain is not left out.
-    needed = sum(
-        size * (1 + int(np.count_nonzero(np.diff(rows * count // row_count)))) / count
-        for size, count in zip(sizes, pages, strict=True)
-    )
-    return needed <= _LARGEST_SHARE * sum(sizes)
+def _may_gain(
+    fields: Sequence[FileField], chunks: Mapping[int, ColumnChunk], rows: Ints, row_count: int
+) -> list[FileField]:
+    """The fields with offset indexes that may be read by pages in fewer bytes."""
+
+    @cache
+    def share(pages: int) -> float:
+        # More pages than there are give a smaller share, so that a column that can gain is not left out.
+        return (1 + int(np.count_nonzero(np.diff(rows * pages // row_count)))) / pages
+
+    found: list[FileField] = []
+    for one in fields:
+        own = [chunks[leaf] for leaf in one.leaves if leaf in chunks and chunks[leaf].offset_index is not None]
+        if len(own) == len(one.leaves):
+            needed = sum(chunk.size * share(most_pages(chunk)) for chunk in own)
+            if needed <= _LARGEST_SHARE * sum(chunk.size for chunk in own):
+                found.append(one)
+    return found
 
 
 def _chosen_pages(

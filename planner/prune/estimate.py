@@ -123,34 +123,31 @@ def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints,
 
 
 def estimate_by_payload(
-    test: LeafTest,
-    estimate: Estimate,
-    statistics: FieldStatistics,
-    row_groups: Ints,
-    sizes: tuple[int, int],
-    bounds: tuple[int, int],
+    test: LeafTest, estimate: Estimate, statistics: FieldStatistics, row_groups: Ints, sizes: Ints, bounds: Ints
 ) -> Floats:
-    """Estimate presence better where a payload holds a match: its directory knows how many rows and keys it has.
+    """Estimate presence better where payloads hold a match: a directory knows how many rows and keys its payload has.
 
-    A row group with d of the payload's K distinct keys has any one of these with a chance of d / K, in bursts or not.
-    `bounds` are those of the matching rows in the payload.
+    A row group with d of a payload's K distinct keys has any one of these with a chance of d / K, in bursts or not. For
+    each row group, `sizes` has the rows and keys of its payload (no keys: not known), and `bounds` the least and the
+    greatest number of matching rows there: shape (row groups, 2).
     """
-    rows, keys = sizes
-    if isinstance(test, NullTest) or test.negated or not rows or not keys:
+    if isinstance(test, NullTest) or test.negated:
         return estimate.presence
+    rows, keys = sizes[:, 0], sizes[:, 1]
     distinct, are_numbers = statistics.distinct_count[row_groups], statistics.quantiles is not None
-    share = distinct / keys
+    share = distinct / np.maximum(keys, 1)
     if isinstance(test, SetTest):
         presence = _presence_of(share, keys_within(test, statistics, row_groups))
         presence = np.maximum(presence, estimate.presence) if are_numbers else presence
     else:
         # Where both ends lie in one block, the bounds are far apart, and few rows are as likely as many.
-        matches = (max(bounds[0], 1) * bounds[1]) ** 0.5
-        presence = _presence_of(share, max(1.0, matches * keys / rows))
+        matches = (np.maximum(bounds[:, 0], 1.0) * bounds[:, 1]) ** 0.5
+        presence = _presence_of(share, np.maximum(1.0, matches * keys / np.maximum(rows, 1)))
         presence = np.minimum(presence, estimate.presence) if are_numbers else presence
     # Quantiles prove a match, and so does a key that the payload certainly has where row groups have all keys.
-    is_proved = (estimate.presence == 1) | ((distinct == keys) & (bounds[0] > 0))
-    return np.where(is_proved, 1.0, np.minimum(presence, 1 - _LEAST_DOUBT))
+    is_proved = (estimate.presence == 1) | ((distinct == keys) & (bounds[:, 0] > 0))
+    presence = np.where(is_proved, 1.0, np.minimum(presence, 1 - _LEAST_DOUBT))
+    return np.where((rows > 0) & (keys > 0), presence, estimate.presence)
 
 
 def estimate_by_sample(first: Flags, second: Flags, count: int, left: Floats) -> Floats:

@@ -142,7 +142,7 @@ class CostGate:
         share = share_of_pages(rows, self._row_counts[here]) + _ROW_GROUP_OVERHEAD_BYTES / self._bytes_without[here]
         return np.where(self._has_pages[here] & (share < MOST_PAGES), share * presence, presence)
 
-    def worth(self, saved: Floats | float, cost: Ints | int, reads: int) -> Flags:
+    def worth(self, saved: Floats | float, cost: Ints | int, reads: Ints | int) -> Flags:
         """Whether bytes that are saved outweigh index bytes and requests."""
         return np.asarray(np.asarray(saved) > np.asarray(cost) * _COST_WEIGHT + reads * _REQUEST_BYTES, np.bool_)
 

@@ -23,7 +23,7 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kind_named, kinds_answering
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Flags, Floats, Ints
 
 WIDE_SHARE = 0.02
 """A leaf that matches a greater share of the rows is left for later: narrow leaves may leave few row groups to ask."""
@@ -57,6 +57,27 @@ def read_directories(searches: Sequence[tuple[LeafSearch, Ints]]) -> None:
         IndexReads(state.reads.count),
         state.clock,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Expected:
+    """What to expect of payloads: the share of rows of each, and an estimate at their row groups' ascending positions.
+
+    `owners` has the place among the payloads of each position's payload.
+    """
+
+    payloads: list[Prepared]
+    shares: Floats
+    positions: Ints
+    owners: Ints
+    estimate: Estimate
+
+    def only(self, some: Flags) -> _Expected:
+        """What to expect of some of the payloads."""
+        here = np.flatnonzero(some[self.owners])
+        payloads = [one for one, is_one in zip(self.payloads, some.tolist(), strict=True) if is_one]
+        owners = (np.cumsum(some) - 1)[self.owners[here]]
+        return _Expected(payloads, self.shares[some], self.positions[here], owners, self.estimate.at(here))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,37 +205,32 @@ class LeafSearch(LeafPayloads):
     def _worth_asking(self, every: Sequence[Prepared]) -> list[Prepared]:
         """Ask the cost gate, with what the payloads' own directories tell. Wide tests are left for later."""
         worth, others = self._weighed(every)
-        if others and self._sample([one for one, estimate in others if self._is_narrow(estimate)]):
-            more, others = self._weighed([one for one, _ in others])
+        if self._sample(others.only(others.shares <= self.widest_share).payloads):
+            more, others = self._weighed(others.payloads)
             worth += more
-        for one, estimate in others:
-            if self._is_narrow(estimate):
-                self.state.refuse(one.positions, Reason.NOT_WORTH_READING)
-        self._learn([(one.positions, estimate) for one, estimate in others])
+        self.state.refuse(others.only(others.shares <= self.widest_share).positions, Reason.NOT_WORTH_READING)
+        self._learn(others)
         return [] if worth and self._takes_longer_than_by_rows(worth) else worth
 
-    def _weighed(self, every: Sequence[Prepared]) -> tuple[list[Prepared], list[tuple[Prepared, Estimate]]]:
-        """The payloads that are worth their bytes, and the others with what is expected of them."""
-        gate, worth, others = self.state.gate, list[Prepared](), list[tuple[Prepared, Estimate]]()
-        for one in every:
-            estimate = self._expected(one)
-            if estimate is None:
-                worth.append(one)
-                continue
-            saved = gate.saved(one.positions, (self.leaf.number, estimate)).sum()
-            # Most of what a wide leaf costs is decoding its rows. Where rows are wanted, those of the data cost more.
-            is_cheap = estimate.selectivity[0] <= WIDE_SHARE or self.state.limits.rows_wanted
-            cost = one.cost if is_cheap else one.cost * self._decoding_weight
-            if self._is_narrow(estimate) and gate.worth(saved, cost, one.reads):
-                worth.append(one)
-                # How many rows a wide leaf has is not known once it is looked up among candidates.
-                self._learn([(one.positions, estimate)])
-            else:
-                others.append((one, estimate))
-        return worth, others
+    def _weighed(self, every: Sequence[Prepared]) -> tuple[list[Prepared], _Expected]:
+        """The payloads that are worth their bytes, those without a match included, and what is expected of the others.
 
-    def _is_narrow(self, estimate: Estimate) -> bool:
-        return bool(estimate.selectivity[0] <= self.widest_share)
+        What is expected of the first is learned.
+        """
+        expected = self._expected([one for one in every if one.bounds[1]])
+        payloads, gate, number = expected.payloads, self.state.gate, self.leaf.number
+        saved = gate.saved(expected.positions, (number, expected.estimate))
+        saved = np.bincount(expected.owners, saved, len(payloads)).astype(np.float64, copy=False)
+        # Most of what a wide leaf costs is decoding its rows. Where rows are wanted, those of the data cost more.
+        is_cheap = (expected.shares <= WIDE_SHARE) | self.state.limits.rows_wanted
+        costs = np.array([one.cost for one in payloads], np.int64) * np.where(is_cheap, 1, self._decoding_weight)
+        is_worth = gate.worth(saved, costs, np.array([one.reads for one in payloads], np.int64))
+        # How many rows a wide leaf has is not known once it is looked up among candidates.
+        is_worth &= expected.shares <= self.widest_share
+        self._learn(expected.only(is_worth))
+        others = expected.only(~is_worth)
+        left = set(map(id, others.payloads))
+        return [one for one in every if id(one) not in left], others
 
     def _sample(self, refused: Sequence[Prepared]) -> bool:
         """Look some of many keys up, as many as may be lost, and estimate where the others are; whether that was done.
@@ -265,36 +281,44 @@ class LeafSearch(LeafPayloads):
                 return count, halves
         return 0, []
 
-    def _learn(self, expected: Sequence[tuple[Ints, Estimate]]) -> None:
-        """Let later stages know what the directories of payloads tell that are not asked."""
-        if not expected:
+    def _learn(self, expected: _Expected) -> None:
+        """Let later stages know what the directories of payloads tell."""
+        if not expected.payloads:
             return
-        known = self.leaf.estimate
+        known, positions = self.leaf.estimate, expected.positions
         selectivity, presence = known.selectivity.copy(), known.presence.copy()
         places = None if known.places is None else known.places.copy()
-        for positions, estimate in expected:
-            selectivity[positions], presence[positions] = estimate.selectivity, estimate.presence
-            if places is not None and estimate.places is not None:
-                places[positions] = estimate.places
+        selectivity[positions], presence[positions] = expected.estimate.selectivity, expected.estimate.presence
+        if places is not None and expected.estimate.places is not None:
+            places[positions] = expected.estimate.places
         self.leaf.estimate = Estimate(selectivity, presence, places)
 
-    def _expected(self, one: Prepared) -> Estimate | None:
-        """What to expect at the positions of a payload; None if the payload has no match."""
+    def _expected(self, payloads: list[Prepared]) -> _Expected:
+        """What to expect of payloads that have a match."""
         state, statistics = self.leaf, self.leaf.statistics
-        (least, most), here = one.bounds, self.state.selection(one.positions)
-        if most == 0:
-            return None
-        row_groups = self.state.row_groups[one.positions]
-        row_counts = self.state.view.row_counts[row_groups]
-        rows, own = int(row_counts.sum()), state.estimate.at(here)
-        share, sizes = float((own.selectivity * row_counts).sum()) / rows, one.payload.sizes
+        positions = np.concatenate([np.zeros(0, np.int64), *[one.positions for one in payloads]])
+        owners = np.repeat(np.arange(len(payloads)), [len(one.positions) for one in payloads])
+        order = np.argsort(positions)
+        positions, owners = positions[order], owners[order]
+        row_groups, here = self.state.row_groups[positions], self.state.selection(positions)
+        row_counts, own = self.state.view.row_counts[row_groups], state.estimate.at(here)
+        bounds = np.array([one.bounds for one in payloads], np.int64).reshape(-1, 2)
+        # A payload that does not tell its sizes has no keys here.
+        sizes = np.array([one.payload.sizes or (0, 0) for one in payloads], np.int64).reshape(-1, 2)
+        rows = np.bincount(owners, row_counts, len(payloads))
+        shares = np.bincount(owners, own.selectivity * row_counts, len(payloads)) / rows
         # The bounds are of all row groups of the payload; perhaps only some are asked about.
-        share = min(max(share, least / max(rows if sizes is None else sizes[0], 1)), most / rows, 1.0)
-        presence, is_sampled = own.presence, state.sampled is not None and state.sampled[here].all()
-        if sizes is not None and statistics is not None and not is_sampled:
-            presence = estimate_by_payload(state.leaf.test, own, statistics, row_groups, sizes, one.bounds)
-        places = None if own.places is None else own.places * share / np.maximum(own.selectivity, 1 / rows)
-        return Estimate(np.full(len(row_groups), share), presence, places)
+        least = bounds[:, 0] / np.where(sizes[:, 0] > 0, sizes[:, 0], rows)
+        shares = np.minimum(np.maximum(shares, least), np.minimum(bounds[:, 1] / rows, 1))
+        presence = own.presence
+        if statistics is not None:
+            presence = estimate_by_payload(state.leaf.test, own, statistics, row_groups, sizes[owners], bounds[owners])
+            if state.sampled is not None:
+                is_sampled = np.bincount(owners, ~state.sampled[here], len(payloads)) == 0
+                presence = np.where(is_sampled[owners], own.presence, presence)
+        share = shares[owners]
+        places = None if own.places is None else own.places * share / np.maximum(own.selectivity, 1 / rows[owners])
+        return _Expected(payloads, shares, positions, owners, Estimate(share, presence, places))
 
     def _takes_longer_than_by_rows(self, opened: list[Prepared]) -> bool:
         """Whether somebody wants the rows, and a kind that is not found by key gives them in less time.

@@ -127,16 +127,18 @@ class CompactReader:
 
     def varint(self) -> int:
         """Read an unsigned integer of up to 64 bits, as Protobuf has them as well."""
-        value = shift = 0
-        while True:
+        value = self.data[self.at]
+        self.at += 1
+        if value < 128:
+            return value
+        value &= 127
+        for shift in range(7, _VARINT_BITS + 7, 7):
             byte = self.data[self.at]
             self.at += 1
             value |= (byte & 127) << shift
             if byte < 128:
                 return value
-            shift += 7
-            if shift >= _VARINT_BITS + 7:
-                raise ValueError("an integer has more than 64 bits")
+        raise ValueError("an integer has more than 64 bits")
 
 
 def varints_of(data: bytes | memoryview, count: int) -> npt.NDArray[np.uint64] | None:

@@ -29,6 +29,8 @@ from puffin_index.storage.arrays import Flags, Ints, Rows, stretches
 KeyArray: TypeAlias = Ints | pa.LargeBinaryArray
 """Distinct keys."""
 
+_FEW_KEYS = 1024
+
 
 def sorted_keys_of(keys: KeyArray) -> SortedKeys:
     """Return ascending keys to be searched."""
@@ -186,7 +188,8 @@ class SortedColumn:
         keys = _valid_keys(self.column)
         if not len(keys):
             return np.empty(0, np.int64), np.zeros(1, np.uint32)
-        minimum, maximum = bounds_of(keys)
+        # Of few keys, finding the bounds takes longer than the sort.
+        minimum, maximum = bounds_of(keys) if len(keys) > _FEW_KEYS else (0, 1 << 32)
         if maximum - minimum < 1 << 32:
             # Half the bytes sort in half the time. The conversion may wrap, and the subtraction wraps back.
             ordered = keys.astype(np.uint32)
