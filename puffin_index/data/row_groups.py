@@ -29,7 +29,7 @@ from puffin_index.data.parquet import fetch_columns, has_offset_index, parquet_f
 from puffin_index.data.stored_types import check_stored, parquet_type
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, gather_column
-from puffin_index.keys.columns import Column, SortedColumn
+from puffin_index.keys.columns import Column, SortedColumn, plain_keys
 from puffin_index.keys.contents import ContentColumn, SortedContents, gather_contents
 from puffin_index.keys.map_key import ColumnId, Contents, MapKey, field_of, values_of_key
 from puffin_index.keys.value_types import ValueType
@@ -212,8 +212,11 @@ def read_contents(opened: OpenDataFile, row_group: int, column: Contents, value_
     """
     row_count, path = opened.row_counts[row_group], opened.locate(column.field_id).path
     if not path:
-        nothing = pa.nulls(row_count, pa.list_(pa.null()))
-        return gather_contents([nothing], column.part, value_type, row_count)
+        alike = pa.nulls(row_count, pa.list_(pa.null()))
+        if column.part == "words":
+            # The texts may be the partition's.
+            alike = plain_keys(read_keys(opened, row_group, column, value_type))
+        return gather_contents([alike], column.part, value_type, row_count)
     opened.check_type(column, value_type)
     try:
         return gather_contents(opened.read_column(row_group, column), column.part, value_type, row_count)

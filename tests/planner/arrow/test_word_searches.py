@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import StringType
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
@@ -64,3 +65,30 @@ def test_a_search_that_most_words_satisfy_drops_nothing(index: TableIndex) -> No
 
     assert plan.dropped == 0
     assert " words of " in str(plan.implied[-1])
+
+
+def test_data_files_from_before_a_column_have_no_words(local_catalog: SqlCatalog) -> None:
+    old, new = pa.schema([("id", pa.int64())]), pa.schema([("id", pa.int64()), ("message", pa.string())])
+    table = local_catalog.create_table("ns.t", old)
+    table.append(pa.table({"id": [1, 2]}, old))
+    with table.update_schema() as update:
+        update.add_column("message", StringType())
+    table.append(pa.table({"id": [3, 4], "message": ["kernel panic", None]}, new))
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["message#c#words"]))
+
+    assert index.build(workers=1).rows == 4
+    assert planner.plan(index, "message LIKE '% panic'", strict=True).kept == 1
+    assert planner.count(index, "message IS NULL").rows == 3
+
+
+def test_the_text_of_a_partition_has_its_words(local_catalog: SqlCatalog) -> None:
+    schema = pa.schema([("id", pa.int64()), ("message", pa.string())])
+    table = local_catalog.create_table("ns.t", schema)
+    with table.update_spec() as update:
+        update.add_identity("message")
+    table.append(pa.table({"id": [1, 2, 3], "message": ["kernel panic", "all well", None]}, schema))
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["message#c#words"]))
+
+    assert index.build(workers=1).rows == 3
+    assert planner.count(index, "message LIKE '% panic'").rows == 1
+    assert planner.plan(index, "message RLIKE 'l panic'", strict=True).kept == 1
