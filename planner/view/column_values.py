@@ -11,20 +11,21 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 from pyiceberg.schema import Schema
+from pyiceberg.types import MapType
 
 from planner.clock import Clock
 from planner.condition.as_sql import as_sql, column_text
 from planner.condition.implied import Implied
-from planner.condition.tree.nodes import EVERY_ROW, UNKNOWN, ByValue, Leaf, Predicate, ValueTest
-from planner.condition.tree.simplify import chosen, conjunction
+from planner.condition.tree.nodes import EVERY_ROW, UNKNOWN, ByValue, Leaf, Part, Predicate, ValueTest
+from planner.condition.tree.simplify import chosen, conjunction, rebuilt
 from planner.condition.value_tests import verdicts
 from planner.condition.words import WordTest, satisfying, word_tests
 from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.keys.columns import Column, KeyArray, chosen_keys, tuple_of_keys
-from puffin_index.keys.leaf import SetTest
-from puffin_index.keys.map_key import ColumnId, Contents
+from puffin_index.keys.leaf import NullTest, SetTest
+from puffin_index.keys.map_key import ColumnId, Contents, MapKey, is_key
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.kind import Answer
@@ -230,6 +231,29 @@ class ByValueTests(ABC):
             text = f"{as_sql(leaf, self.schema)}: {text}"
             self.found[leaf] = predicate, Implied("function", text, seconds=seconds, bytes_read=bytes_read)
         return self.found[leaf][0]
+
+    def with_contents(self, predicate: Predicate) -> Predicate:
+        """Add to tests of one key of a map that the map has the key, and that one of its values satisfies the test.
+
+        A key with an index of its own needs no more.
+        """
+        return rebuilt(predicate, self._with_contents)
+
+    def _with_contents(self, part: Part) -> Predicate:
+        column = part.field_id if isinstance(part, Leaf) else None
+        if not isinstance(part, Leaf) or not isinstance(column, MapKey) or part.test == NullTest(is_null=True):
+            return part
+        maps = self.schema.find_type(column.field_id)
+        own = self.view.statistics(column, part.value_type, IndexReads())
+        if not isinstance(maps, MapType) or (own is not None and own.known[self.row_groups].all()):
+            return part
+        has_key = is_key(column.key, maps.key_type)
+        implied = [Leaf(Contents(column.field_id, "keys"), has_key, str(maps.key_type))]
+        if not isinstance(part.test, NullTest) and not part.test.negated:
+            implied.append(replace(part, field_id=Contents(column.field_id, "values")))
+        statistics = (self.view.statistics(one.field_id, one.value_type, IndexReads()) for one in implied)
+        indexed = [one for one, known in zip(implied, statistics, strict=True) if known is not None]
+        return conjunction([part, *indexed])
 
     def _values_of(self, column: ColumnId, value_type: str) -> _Listing:
         key = column, value_type
