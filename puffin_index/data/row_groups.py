@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.orc import ORCFile
 from pyiceberg.io import FileIO, InputStream
+from pyiceberg.table import Table
 
-from puffin_index.data.column_source import LocatedColumn, Reading, locate_column
+from puffin_index.data.column_source import LocatedColumn, Reading, locate_column, reading_of
 from puffin_index.data.constants import constant_column
-from puffin_index.data.data_table import DataFile
+from puffin_index.data.data_table import DataFile, first_data_file
 from puffin_index.data.file_fields import FileField, FileFields, Rule, identify_fields
 from puffin_index.data.orc_footer import read_footer
 from puffin_index.data.parquet import fetch_columns, has_offset_index, parquet_file, row_group_places
@@ -33,6 +34,7 @@ from puffin_index.keys.columns import Column, SortedColumn, plain_keys
 from puffin_index.keys.contents import ContentColumn, SortedContents, gather_contents
 from puffin_index.keys.map_key import ColumnId, Contents, MapKey, field_of, values_of_key
 from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.words import words_of
 from puffin_index.storage.files import open_stream
 from puffin_index.storage.object_stream import ObjectStream
 
@@ -54,6 +56,8 @@ def range_starts(offsets: Sequence[int], points: Sequence[int], file_size: int) 
     starts[order] = np.where((offset > before) & (offset <= point), offset, point)
     return tuple(starts.tolist())
 
+
+_SAMPLED_ROWS = 32_768
 
 INDEXED_FORMATS = frozenset({"PARQUET", "ORC"})
 """Avro files have no row groups."""
@@ -222,6 +226,19 @@ def read_contents(opened: OpenDataFile, row_group: int, column: Contents, value_
         return gather_contents(opened.read_column(row_group, column), column.part, value_type, row_count)
     except (pa.ArrowException, OSError) as error:
         raise BuildError(str(error)) from error
+
+
+def share_of_unique_words(table: Table, field_id: int) -> float:
+    """Return how much of a text column's words, by length, occurs once in the first rows of a data file."""
+    file = first_data_file(table)
+    if file is None:
+        return 0.0
+    with open_data_file(table.io, file, reading_of(table)) as opened:
+        if not opened.row_counts or not opened.locate(field_id).path:
+            return 0.0
+        words, counts = words_of(next(opened.read_column(0, field_id))[:_SAMPLED_ROWS]).value_counts().flatten()
+    lengths, counts = (np.asarray(own.to_numpy(), np.int64) for own in (pc.binary_length(words), counts))
+    return float(lengths[counts == 1].sum() / max(lengths @ counts, 1))
 
 
 def read_sorted(opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType) -> SortedColumn:
