@@ -3,6 +3,7 @@
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Final, TypeAlias
@@ -17,7 +18,7 @@ from planner.clock import Clock
 from planner.condition.as_sql import as_sql, column_text
 from planner.condition.implied import Implied
 from planner.condition.tree.nodes import EVERY_ROW, UNKNOWN, ByValue, Leaf, Part, Predicate, ValueTest
-from planner.condition.tree.simplify import chosen, conjunction, rebuilt
+from planner.condition.tree.simplify import chosen, conjunction, disjunction, rebuilt
 from planner.condition.value_tests import verdicts
 from planner.condition.words import WordTest, satisfying, word_tests
 from planner.view.directories import FieldStatistics, IndexReads
@@ -28,8 +29,10 @@ from puffin_index.keys.leaf import NullTest, SetTest
 from puffin_index.keys.map_key import ColumnId, Contents, MapKey, is_key
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.words import words_of
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering
+from puffin_index.segments.directory import STATISTICS
 from puffin_index.storage.arrays import Flags, Ints
 
 _log = logging.getLogger(__name__)
@@ -50,6 +53,9 @@ _MOST_WORDS: Final = 8_388_608
 
 _MOST_WORDS_OF_TEST: Final = 10_000
 """More words are likely in every row group."""
+
+_MOST_TEXTS, _MOST_WORDS_OF_TEXT = 16, 8
+"""Each word of each text of an `IN` is looked up."""
 
 _VALUES_BETWEEN_LOOKS = 65_536
 """The clock is asked after this many values. Arrow takes time by the length of pattern and text alone."""
@@ -195,6 +201,12 @@ def _united(lists: list[KeyArray]) -> KeyArray:
     return rank_keys([own.cast(pa.large_binary()) for own in lists if not isinstance(own, np.ndarray)])[0]
 
 
+def _has_words(column: Contents, value_type: str, text: int | bytes) -> Predicate:
+    """Say that rows have the words of a text: the longest ones, which are mostly the rarest."""
+    words = sorted(words_of(pa.array([text], pa.binary())).unique().to_pylist(), key=len)[-_MOST_WORDS_OF_TEXT:]
+    return conjunction([Leaf(column, SetTest((word,)), value_type) for word in words])
+
+
 _Listing: TypeAlias = tuple[ColumnValues | KeyRange | str, float, int]
 """The values of a column, or why they are not listed; the seconds and the index bytes that listing them took."""
 
@@ -233,27 +245,34 @@ class ByValueTests(ABC):
         return self.found[leaf][0]
 
     def with_contents(self, predicate: Predicate) -> Predicate:
-        """Add to tests of one key of a map that the map has the key, and that one of its values satisfies the test.
+        """Add what follows of the contents of columns that have no index of their own.
 
-        A key with an index of its own needs no more.
+        A map in which a key satisfies a test has the key, and a value that satisfies the test. A text that is equal to
+        another has its words.
         """
         return rebuilt(predicate, self._with_contents)
 
     def _with_contents(self, part: Part) -> Predicate:
-        column = part.field_id if isinstance(part, Leaf) else None
-        if not isinstance(part, Leaf) or not isinstance(column, MapKey) or part.test == NullTest(is_null=True):
+        if not isinstance(part, Leaf) or self.view.has(part.field_id, STATISTICS, self.row_groups).all():
             return part
-        maps = self.schema.find_type(column.field_id)
-        own = self.view.statistics(column, part.value_type, IndexReads())
-        if not isinstance(maps, MapType) or (own is not None and own.known[self.row_groups].all()):
-            return part
-        has_key = is_key(column.key, maps.key_type)
-        implied = [Leaf(Contents(column.field_id, "keys"), has_key, str(maps.key_type))]
-        if not isinstance(part.test, NullTest) and not part.test.negated:
-            implied.append(replace(part, field_id=Contents(column.field_id, "values")))
-        statistics = (self.view.statistics(one.field_id, one.value_type, IndexReads()) for one in implied)
-        indexed = [one for one, known in zip(implied, statistics, strict=True) if known is not None]
-        return conjunction([part, *indexed])
+        return conjunction([part, *self._contained(part)])
+
+    def _contained(self, leaf: Leaf) -> Iterator[Predicate]:
+        match leaf:
+            case Leaf(MapKey(field_id, key), test) if test != NullTest(is_null=True):
+                keys, values = Contents(field_id, "keys"), Contents(field_id, "values")
+                maps = self.schema.find_type(field_id)
+                if self._is_indexed(keys) and isinstance(maps, MapType):
+                    yield Leaf(keys, is_key(key, maps.key_type), str(maps.key_type))
+                if self._is_indexed(values) and not isinstance(test, NullTest) and not test.negated:
+                    yield replace(leaf, field_id=values)
+            case Leaf(int(field_id), SetTest(texts, negated=False)) if len(texts) <= _MOST_TEXTS:
+                words = Contents(field_id, "words")
+                if self._is_indexed(words):
+                    yield disjunction([_has_words(words, leaf.value_type, text) for text in texts])
+
+    def _is_indexed(self, column: ColumnId) -> bool:
+        return bool(self.view.has(column, STATISTICS, self.row_groups).any())
 
     def _values_of(self, column: ColumnId, value_type: str) -> _Listing:
         key = column, value_type

@@ -42,6 +42,24 @@ def test_a_row_group_without_the_words_is_dropped(index: TableIndex, where: str)
     assert planner.count(index, where).rows == 3
 
 
+@pytest.mark.parametrize(
+    ("where", "kept", "rows"),
+    [
+        ("message = 'kernel Panic: not syncing'", 1, 3),
+        ("message IN ('kernel Panic: not syncing', 'no such line')", 1, 3),
+        ("message IN ('not syncing: Panic', 'no such line')", 1, 0),
+        ("message = 'kernel panic: not syncing'", 0, 0),
+        ("message IN ('kernel Panic: not syncing', '--')", 6, 3),
+        ("message = '--'", 0, 0),
+        ("message <> 'kernel Panic: not syncing'", 24, 47_997),
+        ("message IN ('kernel Panic: not syncing', NULL)", 1, 3),
+    ],
+)
+def test_equal_texts_have_the_same_words(index: TableIndex, where: str, kept: int, rows: int) -> None:
+    assert planner.plan(index, where, strict=True).kept == kept
+    assert planner.count(index, where).rows == rows
+
+
 def test_words_of_other_data_files_are_not_read(index: TableIndex) -> None:
     """Bounds of files say their days."""
     clear_caches()
