@@ -31,7 +31,7 @@ from puffin_index.data.stored_types import check_stored, parquet_type
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, gather_column
 from puffin_index.keys.columns import Column, SortedColumn, plain_keys
-from puffin_index.keys.contents import ContentColumn, SortedContents, gather_contents
+from puffin_index.keys.contents import WORD_BLOCK_ROWS, ContentColumn, SortedContents, gather_contents
 from puffin_index.keys.map_key import ColumnId, Contents, MapKey, field_of, values_of_key
 from puffin_index.keys.value_types import ValueType
 from puffin_index.keys.words import words_of
@@ -209,7 +209,9 @@ def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type
         raise BuildError(str(error)) from error
 
 
-def read_contents(opened: OpenDataFile, row_group: int, column: Contents, value_type: ValueType) -> ContentColumn:
+def read_contents(
+    opened: OpenDataFile, row_group: int, column: Contents, value_type: ValueType, block_rows: int = WORD_BLOCK_ROWS
+) -> ContentColumn:
     """Read what the rows of a column contain in one row group; all are NULL if the file lacks the column.
 
     Raises what `read_keys` raises.
@@ -220,10 +222,10 @@ def read_contents(opened: OpenDataFile, row_group: int, column: Contents, value_
         if column.part == "words":
             # The texts may be the partition's.
             alike = plain_keys(read_keys(opened, row_group, column, value_type))
-        return gather_contents([alike], column.part, value_type, row_count)
+        return gather_contents([alike], column.part, value_type, row_count, block_rows)
     opened.check_type(column, value_type)
     try:
-        return gather_contents(opened.read_column(row_group, column), column.part, value_type, row_count)
+        return gather_contents(opened.read_column(row_group, column), column.part, value_type, row_count, block_rows)
     except (pa.ArrowException, OSError) as error:
         raise BuildError(str(error)) from error
 
@@ -241,10 +243,12 @@ def share_of_unique_words(table: Table, field_id: int) -> float:
     return float(lengths[counts == 1].sum() / max(lengths @ counts, 1))
 
 
-def read_sorted(opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType) -> SortedColumn:
+def read_sorted(
+    opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType, block_rows: int
+) -> SortedColumn:
     """Read the keys of what an index is about, to be sorted; raises what `read_keys` raises."""
     if isinstance(column, Contents):
-        return SortedContents(read_contents(opened, row_group, column, value_type))
+        return SortedContents(read_contents(opened, row_group, column, value_type, block_rows))
     return SortedColumn(read_keys(opened, row_group, column, value_type))
 
 
