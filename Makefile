@@ -73,11 +73,11 @@ services: $(STAMP) ## The tests on a REST catalog (Nessie: fetches 245 MB and a 
 conformance: ## The reader in Go answers the questions of the conformance kit
 	@cd conformance/reader && PATH="$$PATH:/usr/local/go/bin" go run . ..
 
-wheel: $(STAMP) ## Build the wheel into dist/, with the hook's jars of all Spark releases, by the build backend alone
+wheel: $(STAMP) ## Build the wheel and the sdist into dist/, with the hook's jars of all Spark releases, by the build backend alone
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m ssb_bench.spark_runs.jars $(TO_COMPILE)
 	@JAVA_HOME="$$(bash scripts/find-java javac)" $(BIN)/python planner/spark/build_jar.py all
 	@bash scripts/make-environment build/environment requirements/build.txt
-	@build/environment/bin/python -m hatchling build --target wheel
+	@build/environment/bin/python -m hatchling build --target sdist --target wheel
 
 lint: $(STAMP) ## Formatting, lint, types and import directions, of Python and of the hook's Java
 	@$(BIN)/ruff format --check .

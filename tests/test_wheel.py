@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import venv
 import zipfile
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from planner.spark.build_jar import installed_release
 from tests.conftest import amount
-from tests.wheel_environment import ROOT, build_wheel, make_environment, run
+from tests.shell import catalog_options
+from tests.wheel_environment import ROOT, build, build_wheel, make_environment, run
 
 _RELEASE = installed_release()
 _JAR = f"puffin-index-spark-{_RELEASE}.jar"
@@ -99,3 +101,41 @@ def test_an_install_from_a_clone_brings_what_it_needs(tmp_path: Path) -> None:
 
     assert installed.returncode == 0, installed.stderr
     assert run(python, "-c", "import pyspark, planner; planner.enable").returncode == 0
+
+
+_TABLE_WITH_INDEX = """
+from pathlib import Path
+import planner, pyarrow
+from pyiceberg.catalog.sql import SqlCatalog
+from puffin_index import IndexDefinition, TableIndex
+
+catalog = SqlCatalog("local", uri=f"sqlite:///{Path('catalog.db').absolute()}", warehouse=Path.cwd().as_uri())
+catalog.create_namespace("ns")
+rows = pyarrow.table({"k": [n * 7919 % 10_000 for n in range(10_000)]})
+table = catalog.create_table("ns.t", rows.schema, properties={"write.parquet.row-group-limit": "1000"})
+table.append(rows)
+index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bitmap=["k"], bsi=["k"], bloom=["k"]))
+index.build()
+print(planner.plan(index, "k = 4711").kept, planner.scan(index, "k = 4711", ["k"]).read_all().to_pydict())
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+@pytest.mark.parametrize("target", ["wheel", "sdist"])
+def test_each_python_installs_the_files_and_makes_an_index(target: str, version: str, tmp_path: Path) -> None:
+    """The packages that they need are downloaded, and so is the Python where there is none."""
+    uv, environment = (sys.executable, "-m", "uv"), tmp_path / "environment"
+    if run(*uv, "venv", "--python", version, environment).returncode:
+        pytest.skip(f"there is no Python {version}")
+    python = environment / "bin" / "python"
+    installed = run(*uv, "pip", "install", "--python", python, build(tmp_path / "dist", target))
+    assert installed.returncode == 0, installed.stderr
+
+    made = run(python, "-c", _TABLE_WITH_INDEX, cwd=tmp_path)
+    assert (made.stdout, made.returncode) == ("1 {'k': [4711]}\n", 0), made.stderr
+    found = run(python.with_name("puffin-index"), "doctor", "local.ns.t", *catalog_options(tmp_path))
+    assert found.returncode == 0, found.stdout
+    assert f"Python {version}." in found.stdout
+    assert "0 data files have no index" in found.stdout
+    assert f"{_JAR}\n" in run(python.with_name("puffin-index"), "spark-conf", "--release", _RELEASE).stdout

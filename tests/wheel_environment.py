@@ -15,9 +15,14 @@ _FOREIGN_VARIABLES = ("PYTHONPATH", "PYSPARK_PYTHON", "VIRTUAL_ENV")
 
 
 def build_wheel(folder: Path) -> Path:
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    return build(folder, "wheel")
+
+
+def build(folder: Path, target: str) -> Path:
+    """Build the "wheel" or the "sdist" of this checkout in an empty folder."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
+    (built,) = folder.iterdir()
     return built
 
 

@@ -9,5 +9,9 @@ logs.OWN.append("planner")
 # Commands print what these loggers say as warnings of a plan.
 logs.QUIET.extend(("planner.prune.state", "planner.view.column_values"))
 main.add_lazy(
-    "planner.commands.advise", "planner.commands.build", "planner.commands.queries", "planner.commands.spark_conf"
+    "planner.commands.advise",
+    "planner.commands.build",
+    "planner.commands.doctor",
+    "planner.commands.queries",
+    "planner.commands.spark_conf",
 )

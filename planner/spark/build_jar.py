@@ -23,7 +23,7 @@ SOURCES_DIGEST = "META-INF/puffin-index"
 
 _HERE = Path(__file__).parent
 _FETCHED = _HERE.parents[1] / ".jars"
-_OLDEST_JAVA = 17
+OLDEST_JAVA = 17
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -52,9 +52,14 @@ def _jar(release: str) -> Path:
 def ready_jar(release: str) -> Path | None:
     """Return the jar of a release; None if it is missing or of other sources."""
     jar = _jar(release)
+    return jar if digest_in(jar) == digest_of(release) else None
+
+
+def digest_in(jar: Path) -> str | None:
+    """Return what a jar says of its sources; None if it is missing or no jar of the hook."""
     try:
         with zipfile.ZipFile(jar) as content:
-            return jar if content.read(SOURCES_DIGEST).decode() == digest_of(release) else None
+            return content.read(SOURCES_DIGEST).decode()
     except (OSError, KeyError, zipfile.BadZipFile):
         return None
 
@@ -99,33 +104,40 @@ def compile_jar(sources: Iterable[Path], class_path: Iterable[str | Path], jar: 
 
 def run_javac(options: Iterable[str], class_path: Iterable[str | Path]) -> None:
     """Run javac for the oldest Java; raise JarError with what it says if it fails."""
-    home = os.environ.get("JAVA_HOME")
-    javac = shutil.which("javac", path=f"{home}/bin" if home else None)
+    javac = find_java("javac")
     if javac is None:
+        home = os.environ.get("JAVA_HOME")
         where = f" in {home}/bin, which is a runtime," if home else ""
         raise JarError(
-            f"there is no jar of the hook, and no javac{where} to compile it: install a JDK {_OLDEST_JAVA} or newer, "
+            f"there is no jar of the hook, and no javac{where} to compile it: install a JDK {OLDEST_JAVA} or newer, "
             f"or a wheel of puffin-index, which has the jars for Spark {', '.join(RELEASES)}"
         )
     # It runs too briefly for the optimizing compiler.
-    command = [javac, "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "--release", str(_OLDEST_JAVA)]
+    command = [javac, "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "--release", str(OLDEST_JAVA)]
     command += ["-cp", os.pathsep.join(map(str, class_path)), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise JarError(f"the hook does not compile: {done.stderr}")
 
 
+def find_java(program: str = "java") -> str | None:
+    """Return the path of a program of Java: that of JAVA_HOME, or without JAVA_HOME that of the path, as Spark does."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which(program, path=f"{home}/bin" if home else None)
+
+
 def installed_release() -> str:
     """The release of the Spark that is installed; raise JarError if there is none."""
-    for jar in _spark_jars().glob("spark-core_*.jar"):
+    jars = spark_home() / "jars"
+    for jar in jars.glob("spark-core_*.jar"):
         scala, spark = jar.stem.removeprefix("spark-core_").split("-")[:2]
         return f"{'.'.join(spark.split('.')[:2])}_{scala}"
-    raise JarError(f"there is no Spark in {_spark_jars()}: install pyspark or set SPARK_HOME")
+    raise JarError(f"there is no Spark in {jars}: install pyspark or set SPARK_HOME")
 
 
 def clone_class_path(release: str) -> list[str | Path]:
     """The jars of a release: of the installed Spark, and of the clone's folder of fetched archives."""
-    folder = _spark_jars()
+    folder = spark_home() / "jars"
     spark, scala = release.split("_")
     if release == installed_release():
         return [*_fetched(f"iceberg-spark-runtime-{release}-*.jar"), folder / "*"]
@@ -147,13 +159,14 @@ def _fetched(pattern: str) -> list[Path]:
     return found
 
 
-def _spark_jars() -> Path:
+def spark_home() -> Path:
+    """The folder of the Spark that is installed, or raise JarError if there is none."""
     home, spec = os.environ.get("SPARK_HOME"), find_spec("pyspark")
     if home:
-        return Path(home) / "jars"
+        return Path(home)
     if spec is None or spec.origin is None:
         raise JarError("there is no Spark: install pyspark or set SPARK_HOME")
-    return Path(spec.origin).parent / "jars"
+    return Path(spec.origin).parent
 
 
 if __name__ == "__main__":

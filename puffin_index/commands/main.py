@@ -191,8 +191,11 @@ class NamedTable:
         show(found, as_json=self.as_json)
 
 
-def table_command(command: Callable[..., object]) -> Callable[..., object]:
-    """Add what all commands on a table take: TABLE, `--catalog-property`, `--json`. The command gets a `NamedTable`."""
+def table_command(command: Callable[..., object], *, required: bool = True) -> Callable[..., object]:
+    """Add what all commands on a table take: TABLE, `--catalog-property`, `--json`. The command gets a `NamedTable`.
+
+    Its name is empty if TABLE is not required and not given.
+    """
 
     @functools.wraps(command)
     def run(*, table: str, properties: tuple[str, ...], as_json: bool, **others: object) -> object:
@@ -202,7 +205,7 @@ def table_command(command: Callable[..., object]) -> Callable[..., object]:
     own = click.option(
         "--catalog-property", "properties", multiple=True, metavar="K=V", help="Override a catalog property."
     )(own)
-    return click.argument("table")(own)
+    return click.argument("table", required=required, default=None if required else "")(own)
 
 
 def spark_session(name: str) -> SparkSession:
