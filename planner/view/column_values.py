@@ -55,7 +55,7 @@ _MOST_WORDS_OF_TEST: Final = 10_000
 """More words are likely in every row group."""
 
 _MOST_TEXTS, _MOST_WORDS_OF_TEXT = 16, 8
-"""Each word of each text of an `IN` is looked up."""
+"""Each such word is looked up by itself. A longer list of texts says little of words."""
 
 _VALUES_BETWEEN_LOOKS = 65_536
 """The clock is asked after this many values. Arrow takes time by the length of pattern and text alone."""

@@ -238,7 +238,8 @@ def share_of_unique_words(table: Table, field_id: int) -> float:
     with open_data_file(table.io, file, reading_of(table)) as opened:
         if not opened.row_counts or not opened.locate(field_id).path:
             return 0.0
-        words, counts = words_of(next(opened.read_column(0, field_id))[:_SAMPLED_ROWS]).value_counts().flatten()
+        texts = next(opened.read_column(0, field_id), pa.array([], pa.string()))
+        words, counts = words_of(texts[:_SAMPLED_ROWS]).value_counts().flatten()
     lengths, counts = (np.asarray(own.to_numpy(), np.int64) for own in (pc.binary_length(words), counts))
     return float(lengths[counts == 1].sum() / max(lengths @ counts, 1))
 
