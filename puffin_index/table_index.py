@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from puffin_index.data.data_table import open_table, refresh_table
+from puffin_index.data.row_groups import share_of_unique_words
 from puffin_index.definition import index_definition
 from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn
 from puffin_index.definition.names import NamedIndex
 from puffin_index.display import Cell, Described, Grid, Report, show_live
-from puffin_index.errors import DefinitionError, NotFoundError
+from puffin_index.errors import DefinitionError, NotFoundError, PuffinIndexError
 from puffin_index.index_table import table as catalogue
 from puffin_index.index_table.commit import LOCK_SECONDS, while_locked
 from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES, change_definition, stored_definition
@@ -33,13 +36,15 @@ from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.jobs.export import ExportedContainer, export_indexes
 from puffin_index.jobs.follow import define_index_table, ensure_index_table, follow
 from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
-from puffin_index.keys.map_key import FieldKind
+from puffin_index.keys.map_key import Contents, FieldKind
 from puffin_index.kinds.kind import Options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
+
+_MOSTLY = 0.5
 
 
 class TableIndex(Described):
@@ -338,6 +343,20 @@ class TableIndex(Described):
 def _resolve(definition: IndexDefinition, data_table: Table) -> tuple[ResolvedColumn, ...]:
     """Bind a definition to the schema, and warn of kinds that suit their columns badly."""
     columns = index_definition.resolve(definition, data_table.schema())
-    for warning in index_definition.fit_warnings(columns):
+    for warning in (*index_definition.fit_warnings(columns), *_warnings_of_words(columns, data_table)):
         _log.warning("%s", warning)
     return columns
+
+
+def _warnings_of_words(columns: Sequence[ResolvedColumn], data_table: Table) -> Iterator[str]:
+    """Yield a sentence for each text column whose words are mostly unique."""
+    for column in columns:
+        # Whether the data can be read is for the build to say.
+        with suppress(PuffinIndexError, OSError, pa.ArrowException):
+            is_of_words = column.column_id == Contents(column.field_id, "words")
+            share = share_of_unique_words(data_table, column.field_id) if is_of_words else 0.0
+            if share > _MOSTLY:
+                yield (
+                    f"column {column.name!r}: {share:.0%} of its words, by length, occur once; an index of such words "
+                    "may take as much as the texts"
+                )

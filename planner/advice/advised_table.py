@@ -165,7 +165,8 @@ class AdvisedTable:
         """Plan a scan of some data files by an index; deletes are not looked at."""
         scan, clock = Scan.of_files(view, files), Clock(LIMITS.seconds)
         tried = TriedValues(self.schema, view, scan.numbers[scan.is_indexed], LIMITS.byte_budget, clock)
-        return answer_query(QueryRequest(scan=scan, predicate=simplified(condition, tried.decide), limits=limits)).plan
+        predicate = tried.with_contents(simplified(condition, tried.decide))
+        return answer_query(QueryRequest(scan=scan, predicate=predicate, limits=limits)).plan
 
 
 def _index_of(table: Table) -> TableIndex | None:

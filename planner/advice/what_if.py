@@ -23,6 +23,7 @@ from puffin_index.definition import index_definition
 from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import DefinitionError
+from puffin_index.keys.map_key import PARTS, Contents, MapKey
 from puffin_index.storage.arrays import Bytes, Floats, Ints
 from puffin_index.table_index import TableIndex
 
@@ -181,6 +182,8 @@ def what_if(
     today = advised.plan(advised.view, condition, scanned.data_files).shares_read
     before = int(np.count_nonzero(today))
     tested = {leaf.field_id for leaf in tests_of(condition)}
+    # A key of a map is looked up among all keys and values as well.
+    tested |= {Contents(one.field_id, part) for one in tested if isinstance(one, MapKey) for part in PARTS}
     if added:
         # An index may help only together with another one: the sample has today's indexes of the WHERE's columns, too.
         beside = (own for own in index_definition.without_indexes(advised.columns, hidden) if own.column_id in tested)

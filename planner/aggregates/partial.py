@@ -137,11 +137,19 @@ class Partial:
         """Return the same with one row per group, and sums of their final types."""
         keys = [group_name(number) for number in range(len(self.question.groups))]
         joined = join_groups(self.groups, keys)
-        distinct = {
-            number: table.filter(table["key"].is_valid()).group_by([*keys, "key"]).aggregate([])
-            for number, table in self.distinct.items()
-        }
+        distinct = {number: _distinct(table.filter(table["key"].is_valid())) for number, table in self.distinct.items()}
         return Partial(self.question, joined, distinct)
+
+
+def _distinct(table: pa.Table) -> pa.Table:
+    """Return each row once. Byte strings are numbered first: Arrow groups numbers eight times as fast."""
+    columns, strings = dict(zip(table.column_names, table.columns, strict=True)), dict[str, pa.Array]()
+    for name, column in columns.items():
+        if pa.types.is_large_binary(column.type):
+            encoded = column.combine_chunks().dictionary_encode()
+            columns[name], strings[name] = encoded.indices, encoded.dictionary
+    found = pa.table(columns).group_by(table.column_names).aggregate([])
+    return pa.table({name: strings[name].take(found[name]) if name in strings else found[name] for name in columns})
 
 
 def join_groups(table: pa.Table, keys: Sequence[str]) -> pa.Table:

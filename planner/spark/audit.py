@@ -29,7 +29,7 @@ from pyroaring import BitMap
 
 from planner.aggregates.partial import Partial, group_name
 from planner.condition.as_sql import as_sql, column_text, name_text
-from planner.condition.tree.nodes import EVERY_ROW, Everything, Predicate, is_exact
+from planner.condition.tree.nodes import EVERY_ROW, Everything, Leaf, Part, Predicate, is_exact, parts
 from planner.condition.tree.simplify import conjunction, rebuilt
 from planner.prune.verdicts import ZONE_MAPS, Reason, Used, kept_mask
 from planner.query import answer_query
@@ -45,6 +45,7 @@ from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.index_table.table import TableName
 from puffin_index.jobs.log_lines import is_news
 from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.map_key import Contents
 from puffin_index.segments.directory import STATISTICS
 from puffin_index.storage.arrays import Ints
 
@@ -259,6 +260,10 @@ class _Audit:
         from pyspark.errors import PySparkException
 
         numbers, claimed, own = self.query.answer.scan.numbers[sample], self._claimed, self._own_filter
+        if any(map(_is_of_words, parts(self.query.answer.request.predicate))):
+            if not own:
+                raise UnsupportedError("SQL cannot ask for the words of a text")
+            return scans.select("collect", columns, own, numbers, more)
         if own:
             try:
                 return scans.select("collect", columns, f"({claimed}) OR ({own})", numbers, more)
@@ -387,8 +392,12 @@ class _Audit:
 
 
 def _known(predicate: Predicate) -> Predicate:
-    """A predicate whose unknown parts hold for all rows."""
-    return rebuilt(predicate, lambda part: EVERY_ROW if isinstance(part, Everything) else part)
+    """A predicate whose unknown parts hold for all rows, and what follows of words, which SQL cannot say."""
+    return rebuilt(predicate, lambda part: EVERY_ROW if isinstance(part, Everything) or _is_of_words(part) else part)
+
+
+def _is_of_words(part: Part) -> bool:
+    return isinstance(part, Leaf) and isinstance(part.field_id, Contents) and part.field_id.part == "words"
 
 
 def _groups(partial: Partial) -> dict[tuple[object, ...], dict[str, object]]:

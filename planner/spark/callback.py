@@ -133,7 +133,7 @@ class PlannerCallback(JavaFunction):
         self, query: QueryRequest, functions: ColumnFunctions, request: Request, settings: Settings, index: ReadIndex
     ) -> bytes:
         schema, wanted = index.reading.schema, request.aggregates
-        predicate, waiting = bind_filters(request, functions.decide), []
+        predicate, waiting = functions.with_contents(bind_filters(request, functions.decide)), []
         if settings.join_pruning:
             waiting = wanted_runtime_fields(request.runtime_fields, predicate, schema, index.view, pages=settings.pages)
         if wanted is not None:

@@ -3,6 +3,7 @@
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Final, TypeAlias
@@ -11,24 +12,27 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 from pyiceberg.schema import Schema
+from pyiceberg.types import MapType
 
 from planner.clock import Clock
 from planner.condition.as_sql import as_sql, column_text
 from planner.condition.implied import Implied
-from planner.condition.tree.nodes import EVERY_ROW, UNKNOWN, ByValue, Leaf, Predicate, ValueTest
-from planner.condition.tree.simplify import chosen, conjunction
+from planner.condition.tree.nodes import EVERY_ROW, UNKNOWN, ByValue, Leaf, Part, Predicate, ValueTest
+from planner.condition.tree.simplify import chosen, conjunction, disjunction, rebuilt
 from planner.condition.value_tests import verdicts
 from planner.condition.words import WordTest, satisfying, word_tests
 from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.keys.columns import Column, KeyArray, chosen_keys, tuple_of_keys
-from puffin_index.keys.leaf import SetTest
-from puffin_index.keys.map_key import ColumnId, Contents
+from puffin_index.keys.leaf import NullTest, SetTest
+from puffin_index.keys.map_key import ColumnId, Contents, MapKey, is_key
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.words import words_of
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering
+from puffin_index.segments.directory import STATISTICS
 from puffin_index.storage.arrays import Flags, Ints
 
 _log = logging.getLogger(__name__)
@@ -49,6 +53,9 @@ _MOST_WORDS: Final = 8_388_608
 
 _MOST_WORDS_OF_TEST: Final = 10_000
 """More words are likely in every row group."""
+
+_MOST_TEXTS, _MOST_WORDS_OF_TEXT = 16, 8
+"""Each such word is looked up by itself. A longer list of texts says little of words."""
 
 _VALUES_BETWEEN_LOOKS = 65_536
 """The clock is asked after this many values. Arrow takes time by the length of pattern and text alone."""
@@ -194,6 +201,12 @@ def _united(lists: list[KeyArray]) -> KeyArray:
     return rank_keys([own.cast(pa.large_binary()) for own in lists if not isinstance(own, np.ndarray)])[0]
 
 
+def _has_words(column: Contents, value_type: str, text: int | bytes) -> Predicate:
+    """Say that rows have the words of a text: the longest ones, which are mostly the rarest."""
+    words = sorted(words_of(pa.array([text], pa.binary())).unique().to_pylist(), key=len)[-_MOST_WORDS_OF_TEXT:]
+    return conjunction([Leaf(column, SetTest((word,)), value_type) for word in words])
+
+
 _Listing: TypeAlias = tuple[ColumnValues | KeyRange | str, float, int]
 """The values of a column, or why they are not listed; the seconds and the index bytes that listing them took."""
 
@@ -230,6 +243,36 @@ class ByValueTests(ABC):
             text = f"{as_sql(leaf, self.schema)}: {text}"
             self.found[leaf] = predicate, Implied("function", text, seconds=seconds, bytes_read=bytes_read)
         return self.found[leaf][0]
+
+    def with_contents(self, predicate: Predicate) -> Predicate:
+        """Add what follows of the contents of columns that have no index of their own.
+
+        A map in which a key satisfies a test has the key, and a value that satisfies the test. A text that is equal to
+        another has its words.
+        """
+        return rebuilt(predicate, self._with_contents)
+
+    def _with_contents(self, part: Part) -> Predicate:
+        if not isinstance(part, Leaf) or self.view.has(part.field_id, STATISTICS, self.row_groups).all():
+            return part
+        return conjunction([part, *self._contained(part)])
+
+    def _contained(self, leaf: Leaf) -> Iterator[Predicate]:
+        match leaf:
+            case Leaf(MapKey(field_id, key), test) if test != NullTest(is_null=True):
+                keys, values = Contents(field_id, "keys"), Contents(field_id, "values")
+                maps = self.schema.find_type(field_id)
+                if self._is_indexed(keys) and isinstance(maps, MapType):
+                    yield Leaf(keys, is_key(key, maps.key_type), str(maps.key_type))
+                if self._is_indexed(values) and not isinstance(test, NullTest) and not test.negated:
+                    yield replace(leaf, field_id=values)
+            case Leaf(int(field_id), SetTest(texts, negated=False)) if len(texts) <= _MOST_TEXTS:
+                words = Contents(field_id, "words")
+                if self._is_indexed(words):
+                    yield disjunction([_has_words(words, leaf.value_type, text) for text in texts])
+
+    def _is_indexed(self, column: ColumnId) -> bool:
+        return bool(self.view.has(column, STATISTICS, self.row_groups).any())
 
     def _values_of(self, column: ColumnId, value_type: str) -> _Listing:
         key = column, value_type
@@ -269,7 +312,7 @@ class ByValueTests(ABC):
         lists = listed_words(self.view, leaf.field_id, leaf.value_type, self.row_groups, self.byte_budget, reads)
         if isinstance(lists, str):
             return EVERY_ROW, f"{asked} (not used, {lists})"
-        found = _united([chosen_keys(words, np.flatnonzero(satisfying(test, words))) for words in lists])
+        found = _united([chosen_keys(words, satisfying(test, words)) for words in lists])
         text = f"{asked} ({len(found)} words of {sum(map(len, lists))})"
         if len(found) > _MOST_WORDS_OF_TEST:
             return EVERY_ROW, text

@@ -110,6 +110,17 @@ def list_data_files(
     return tuple(data_file_of(table, file) for file in _listed(table, snapshot_id, row_filter))
 
 
+def first_data_file(table: Table) -> DataFile | None:
+    """Return a data file of the current snapshot, by one manifest; None if the table has none."""
+    snapshot = table.current_snapshot()
+    manifests = () if snapshot is None else snapshot.manifests(table.io)
+    for manifest in manifests:
+        if manifest.content == ManifestContent.DATA:
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                return data_file_of(table, entry.data_file)
+    return None
+
+
 def measure_data_files(table: Table, field_ids: Collection[int]) -> tuple[list[DataFile], dict[int, int]]:
     """List the data files of the current snapshot, and sum the bytes of some columns, where manifests state them."""
     files: list[DataFile] = []

@@ -19,20 +19,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.orc import ORCFile
 from pyiceberg.io import FileIO, InputStream
+from pyiceberg.table import Table
 
-from puffin_index.data.column_source import LocatedColumn, Reading, locate_column
+from puffin_index.data.column_source import LocatedColumn, Reading, locate_column, reading_of
 from puffin_index.data.constants import constant_column
-from puffin_index.data.data_table import DataFile
+from puffin_index.data.data_table import DataFile, first_data_file
 from puffin_index.data.file_fields import FileField, FileFields, Rule, identify_fields
 from puffin_index.data.orc_footer import read_footer
 from puffin_index.data.parquet import fetch_columns, has_offset_index, parquet_file, row_group_places
 from puffin_index.data.stored_types import check_stored, parquet_type
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, gather_column
-from puffin_index.keys.columns import Column, SortedColumn
-from puffin_index.keys.contents import ContentColumn, SortedContents, gather_contents
+from puffin_index.keys.columns import Column, SortedColumn, plain_keys
+from puffin_index.keys.contents import WORD_BLOCK_ROWS, ContentColumn, SortedContents, gather_contents
 from puffin_index.keys.map_key import ColumnId, Contents, MapKey, field_of, values_of_key
 from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.words import words_of
 from puffin_index.storage.files import open_stream
 from puffin_index.storage.object_stream import ObjectStream
 
@@ -54,6 +56,8 @@ def range_starts(offsets: Sequence[int], points: Sequence[int], file_size: int) 
     starts[order] = np.where((offset > before) & (offset <= point), offset, point)
     return tuple(starts.tolist())
 
+
+_SAMPLED_ROWS = 32_768
 
 INDEXED_FORMATS = frozenset({"PARQUET", "ORC"})
 """Avro files have no row groups."""
@@ -205,26 +209,47 @@ def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type
         raise BuildError(str(error)) from error
 
 
-def read_contents(opened: OpenDataFile, row_group: int, column: Contents, value_type: ValueType) -> ContentColumn:
+def read_contents(
+    opened: OpenDataFile, row_group: int, column: Contents, value_type: ValueType, block_rows: int = WORD_BLOCK_ROWS
+) -> ContentColumn:
     """Read what the rows of a column contain in one row group; all are NULL if the file lacks the column.
 
     Raises what `read_keys` raises.
     """
     row_count, path = opened.row_counts[row_group], opened.locate(column.field_id).path
     if not path:
-        nothing = pa.nulls(row_count, pa.list_(pa.null()))
-        return gather_contents([nothing], column.part, value_type, row_count)
+        alike = pa.nulls(row_count, pa.list_(pa.null()))
+        if column.part == "words":
+            # The texts may be the partition's.
+            alike = plain_keys(read_keys(opened, row_group, column, value_type))
+        return gather_contents([alike], column.part, value_type, row_count, block_rows)
     opened.check_type(column, value_type)
     try:
-        return gather_contents(opened.read_column(row_group, column), column.part, value_type, row_count)
+        return gather_contents(opened.read_column(row_group, column), column.part, value_type, row_count, block_rows)
     except (pa.ArrowException, OSError) as error:
         raise BuildError(str(error)) from error
 
 
-def read_sorted(opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType) -> SortedColumn:
+def share_of_unique_words(table: Table, field_id: int) -> float:
+    """Return how much of a text column's words, by length, occurs once in the first rows of a data file."""
+    file = first_data_file(table)
+    if file is None:
+        return 0.0
+    with open_data_file(table.io, file, reading_of(table)) as opened:
+        if not opened.row_counts or not opened.locate(field_id).path:
+            return 0.0
+        texts = next(opened.read_column(0, field_id), pa.array([], pa.string()))
+        words, counts = words_of(texts[:_SAMPLED_ROWS]).value_counts().flatten()
+    lengths, counts = (np.asarray(own.to_numpy(), np.int64) for own in (pc.binary_length(words), counts))
+    return float(lengths[counts == 1].sum() / max(lengths @ counts, 1))
+
+
+def read_sorted(
+    opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType, block_rows: int
+) -> SortedColumn:
     """Read the keys of what an index is about, to be sorted; raises what `read_keys` raises."""
     if isinstance(column, Contents):
-        return SortedContents(read_contents(opened, row_group, column, value_type))
+        return SortedContents(read_contents(opened, row_group, column, value_type, block_rows))
     return SortedColumn(read_keys(opened, row_group, column, value_type))
 
 

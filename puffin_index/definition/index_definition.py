@@ -19,6 +19,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 from puffin_index.definition.column_names import field_named, fields_named
 from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError, did_you_mean
 from puffin_index.keys import map_key
+from puffin_index.keys.contents import BLOCK_ROWS, WORD_BLOCK_ROWS
 from puffin_index.keys.map_key import ColumnId, Contents, FieldKind, MapKey, Part
 from puffin_index.keys.value_types import ValueType, value_type_of
 from puffin_index.kinds.kind import Options
@@ -94,6 +95,11 @@ class ResolvedColumn:
         """The field id of the column."""
         return map_key.field_of(self.column_id)
 
+    @property
+    def block_rows(self) -> int:
+        """The rows of a block of words."""
+        return next((int(own[BLOCK_ROWS]) for own in self.kinds.values() if BLOCK_ROWS in own), WORD_BLOCK_ROWS)
+
 
 def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn, ...]:
     """Bind a definition to a schema, in the order of field ids.
@@ -159,6 +165,8 @@ def _resolve_field(found: NestedField, subject: ColumnId, column: IndexedColumn,
             raise DefinitionError(f"column {column.name!r}: {error}") from error
         if isinstance(subject, Contents) and not own.takes_contents(options):
             raise DefinitionError(f"column {column.name!r}: kind {kind} knows one value a row, not several")
+        if BLOCK_ROWS in options and subject != Contents(found.field_id, "words"):
+            raise DefinitionError(f"column {column.name!r}: option {BLOCK_ROWS} is for indexes of words")
     return ResolvedColumn(subject, name, value_type, {kind: dict(options) for kind, options in column.kinds.items()})
 
 

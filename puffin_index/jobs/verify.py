@@ -25,6 +25,7 @@ from puffin_index.index_table import entries as index_rows
 from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.log_lines import log_line
 from puffin_index.keys.asked import AskedTest
+from puffin_index.keys.contents import LEAST_BLOCK_ROWS
 from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.map_key import Contents, FieldKind, split_kind
 from puffin_index.kinds.kind import Proof
@@ -170,7 +171,7 @@ def _check_row_group(
     name = f"field {key[0]} {key[1]}, row group {ordinal} of {file.file.path}"
     try:
         directory = source.directories[key]
-        column = read_sorted(opened, ordinal, split_kind(*key)[0], directory.value_type)
+        column = read_sorted(opened, ordinal, split_kind(*key)[0], directory.value_type, LEAST_BLOCK_ROWS)
         row_group = file.parts[key].first_row_group + ordinal
         row = int(source.payload_rows[key][row_group])
         stored = source.statistics[statistics_key(key)].slice(row_group, 1).to_pylist()[0]

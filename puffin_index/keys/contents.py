@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,12 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.keys.words import words_of_blocks
 from puffin_index.storage.arrays import Flags, Ints, Rows
 
-WORD_BLOCK_ROWS = 4096
-"""Words are known to a block of so many rows: a fifth of a page, and few enough that rare words tell rows apart."""
+WORD_BLOCK_ROWS, LEAST_BLOCK_ROWS, MOST_BLOCK_ROWS = 4096, 1024, 16_384
+"""Words are known to a block of this many rows, unless an option says otherwise: a fifth of a page, and few enough that
+rare words tell rows apart."""
+
+BLOCK_ROWS: Final = "block-rows"
+"""The option of an index of words."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,13 +67,15 @@ class SortedContents(SortedColumn):
         return len(self.contents.null_rows)
 
 
-def gather_contents(batches: Iterable[pa.Array], part: Part, value_type: ValueType, row_count: int) -> ContentColumn:
-    """Return what the arrays or maps of a column contain, given in batches with `row_count` rows in all.
+def gather_contents(
+    batches: Iterable[pa.Array], part: Part, value_type: ValueType, row_count: int, block_rows: int = WORD_BLOCK_ROWS
+) -> ContentColumn:
+    """Return what the rows of a column contain, given in batches with `row_count` rows in all; words by blocks.
 
     Raises UnsupportedError for values of another type, BuildError for another number of rows.
     """
     if part == "words":
-        return _gather_words(batches, value_type, row_count)
+        return _gather_words(batches, value_type, row_count, block_rows)
     values: list[pa.Array] = []
     lengths: list[Ints] = []
     nulls: list[Flags] = []
@@ -91,13 +98,13 @@ def gather_contents(batches: Iterable[pa.Array], part: Part, value_type: ValueTy
     )
 
 
-def _gather_words(texts: Iterable[pa.Array], value_type: ValueType, row_count: int) -> ContentColumn:
+def _gather_words(texts: Iterable[pa.Array], value_type: ValueType, row_count: int, block_rows: int) -> ContentColumn:
     words: list[pa.Array] = []
     blocks: list[Ints] = []
     nulls: list[Flags] = []
     first_row = 0
     for batch in texts:
-        found, own = words_of_blocks(batch, first_row, WORD_BLOCK_ROWS)
+        found, own = words_of_blocks(batch, first_row, block_rows)
         words.append(found)
         blocks.append(own)
         nulls.append(_flags(batch.is_null()))
@@ -107,7 +114,7 @@ def _gather_words(texts: Iterable[pa.Array], value_type: ValueType, row_count: i
     of_blocks = np.concatenate([np.empty(0, np.int64), *blocks]).astype(np.uint32)
     keys = gather_column(_known(words), value_type, len(of_blocks))
     null_rows, none = positions_of(np.concatenate([np.empty(0, np.bool_), *nulls])), np.empty(0, np.uint32)
-    return ContentColumn(row_count, keys, of_blocks, null_rows, none, none, WORD_BLOCK_ROWS)
+    return ContentColumn(row_count, keys, of_blocks, null_rows, none, none, block_rows)
 
 
 def _known(values: list[pa.Array]) -> Iterator[pa.Array]:

@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, StringType
 
 from puffin_index.errors import DefinitionError, UnsupportedError
+from puffin_index.keys.leaf import SetTest
 
 SEPARATOR = "#k#"
 """The text between the name of a column or kind and the key (seed 003)."""
@@ -170,6 +171,17 @@ def key_text(text: str, key_type: IcebergType) -> str:
                 )
     except ValueError as error:
         raise DefinitionError(f"{text!r} is no {key_type} key ({error})") from error
+
+
+def is_key(text: str, key_type: IcebergType) -> SetTest:
+    """Return the test for the key that a text in the spelling of stored keys stands for."""
+    match key_type:
+        case StringType():
+            return SetTest((text.encode(),))
+        case DateType():
+            return SetTest((int(np.datetime64(text, "D").astype(np.int64)),))
+        case _:
+            return SetTest((int(text),))
 
 
 def values_of_key(maps: pa.MapArray, key: str) -> pa.Array:

@@ -5,27 +5,29 @@ contains another one has its words, but for the first and the last, which may be
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_index.keys.sorted_keys import bytes_of_keys
-from puffin_index.storage.arrays import Flags, Ints
-
-_OF_WORDS: Flags = np.zeros(256, np.bool_)
-_OF_WORDS[[*b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", *range(128, 256)]] = True
-_MOST_FLAGS = 1 << 26
+from puffin_index.storage.arrays import Bytes, Flags, Ints
 
 
-def words_of(texts: pa.Array) -> tuple[pa.LargeBinaryArray, Ints]:
-    """Return the words of texts (string or binary), in order, and how many each text has; NULL has none."""
+def _are_of_words(data: Bytes) -> Flags:
+    """Say which bytes are of words."""
+    # Bytes have no sign: what is below a range wraps to a large number. This takes a quarter of the time of a table.
+    is_digit, is_letter = data - np.uint8(ord("0")) < 10, (data | np.uint8(32)) - np.uint8(ord("a")) < 26
+    return np.asarray(is_digit | is_letter | (data > 127), np.bool_)
+
+
+def words_of(texts: pa.Array) -> pa.LargeBinaryArray:
+    """Return the words of texts (string or binary), in order; NULL has none."""
     data, offsets = bytes_of_keys(texts.cast(pa.large_binary()).fill_null(b""))
     data, offsets = data[offsets[0] : offsets[-1]], offsets - offsets[0]
-    inside = _OF_WORDS[data]
-    begins = inside.copy()
+    inside = _are_of_words(data)
+    begins, ends = inside.copy(), inside.copy()
     begins[1:] &= ~inside[:-1]
-    ends = inside.copy()
     ends[:-1] &= ~inside[1:]
     # Texts lie side by side: the end of one and the begin of the next are no run.
     filled = np.flatnonzero(offsets[1:] > offsets[:-1])
@@ -36,8 +38,8 @@ def words_of(texts: pa.Array) -> tuple[pa.LargeBinaryArray, Ints]:
     bounds = np.zeros(len(places) + 1, np.int64)
     np.cumsum(np.flatnonzero(ends) + 1 - places, out=bounds[1:])
     # What is left without the bytes between words are the words, side by side.
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data[inside])]
-    return pa.Array.from_buffers(pa.large_binary(), len(places), buffers), np.diff(np.searchsorted(places, offsets))
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data.compress(inside))]
+    return pa.Array.from_buffers(pa.large_binary(), len(places), buffers)
 
 
 def words_of_blocks(texts: pa.Array, first_row: int, block_rows: int) -> tuple[pa.LargeBinaryArray, Ints]:
@@ -45,30 +47,18 @@ def words_of_blocks(texts: pa.Array, first_row: int, block_rows: int) -> tuple[p
 
     The texts begin at `first_row`; blocks are numbered from row 0.
     """
-    words, counts = words_of(texts)
-    encoded = words.dictionary_encode()
-    blocks = np.repeat((np.arange(len(texts)) + first_row) // block_rows, counts)
-    codes = encoded.indices.to_numpy().astype(np.int64)
-    vocabulary = len(encoded.dictionary)
-    if not len(codes):
-        return words, blocks
-    pairs = _distinct((blocks - blocks[0]) * vocabulary + codes, (int(blocks[-1] - blocks[0]) + 1) * vocabulary)
-    return encoded.dictionary.take(pa.array(pairs % vocabulary)), pairs // vocabulary + blocks[0]
-
-
-def _distinct(numbers: Ints, limit: int) -> Ints:
-    """Return the distinct ones of some numbers below a limit, ascending."""
-    if limit > _MOST_FLAGS:
-        return np.unique(numbers)
-    flags: npt.NDArray[np.bool_] = np.zeros(limit, np.bool_)
-    flags[numbers] = True
-    return np.flatnonzero(flags)
+    # The bytes of one block at a time stay in the processor's cache.
+    blocks = np.arange(first_row // block_rows, -(-(first_row + len(texts)) // block_rows) + 1)
+    cuts = np.maximum(blocks * block_rows - first_row, 0).tolist()
+    words = [words_of(texts[begin:end]).unique() for begin, end in pairwise(cuts)]
+    counts = np.fromiter(map(len, words), np.int64)
+    return pa.concat_arrays([*words, pa.array([], pa.large_binary())]), np.repeat(blocks[:-1], counts)
 
 
 def runs_of(text: bytes) -> Iterator[tuple[bytes, bool, bool]]:
     """Yield the runs of letters and digits of a text, and whether each begins with the text, and ends with it."""
     start = 0
-    inside = [*_OF_WORDS[np.frombuffer(text, np.uint8)].tolist(), False]
+    inside = [*_are_of_words(np.frombuffer(text, np.uint8)).tolist(), False]
     for place, is_inside in enumerate(inside):
         if not is_inside:
             if place > start:

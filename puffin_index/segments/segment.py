@@ -300,7 +300,7 @@ def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> I
                 other.fetch(range(len(other.row_counts)), column.field_id)
             for ordinal in range(len(opened.row_counts)):
                 opened.fetch(range(ordinal, len(opened.row_counts)), column.field_id)
-                yield read_sorted(opened, ordinal, column.column_id, column.value_type)
+                yield read_sorted(opened, ordinal, column.column_id, column.value_type, column.block_rows)
         except (UnsupportedError, BuildError) as error:
             reason = f"data file {path}, row group {ordinal}, column {column.name!r}: {error}"
             raise _UnreadableFileError(path, column, reason) from error

@@ -5,6 +5,7 @@
 | `layout` | `postings` (default), `bitmaps` | postings, or Paimon's bitmaps of each row group, until a merge |
 | `index-block-size` | `16kb` and the like | the size of the blocks of bitmaps |
 | `content` | `elements`, `keys`, `values`, `words` | index what the arrays, maps or texts of the column contain |
+| `block-rows` | `1024`, `2048`, `4096` (default), `8192`, `16384` | the rows of a block of words |
 """
 
 import sys
@@ -16,7 +17,7 @@ import numpy as np
 
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.columns import SortedColumn
-from puffin_index.keys.contents import SortedContents
+from puffin_index.keys.contents import BLOCK_ROWS, LEAST_BLOCK_ROWS, MOST_BLOCK_ROWS, SortedContents
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.map_key import CONTENT
 from puffin_index.keys.value_types import ValueType
@@ -48,6 +49,7 @@ from puffin_index.storage.ranged import Blob, BytesReader, run
 from puffin_index.units import parse_size
 
 _LAYOUTS = ("bitmaps", "postings")
+_BLOCKS = [str(LEAST_BLOCK_ROWS << step) for step in range((MOST_BLOCK_ROWS // LEAST_BLOCK_ROWS).bit_length())]
 _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 64, 64 * 1024 * 1024
 
 
@@ -110,7 +112,7 @@ class BitmapKind(IndexKind):
     name = "bitmap"
     blob_types = frozenset({PAIMON_BITMAP})
     merged_types = frozenset({POSTINGS, CONTENTS})
-    option_names = frozenset({CONTENT, "layout", "index-block-size"})
+    option_names = frozenset({BLOCK_ROWS, CONTENT, "layout", "index-block-size"})
     bytes_per_row = 4
     is_found_by_key = True
     holds_keys = True
@@ -127,6 +129,10 @@ class BitmapKind(IndexKind):
         if layout == "postings" and "index-block-size" in options:
             raise DefinitionError(f"{said} goes with no index-block-size")
         _block_bytes_of(options, value_type)
+        if options.get(BLOCK_ROWS, _BLOCKS[0]) not in _BLOCKS:
+            raise DefinitionError(
+                f"bitmap option {BLOCK_ROWS}={options[BLOCK_ROWS]} is not one of {', '.join(_BLOCKS)}"
+            )
 
     def takes_contents(self, options: Options) -> bool:
         """Take contents as postings alone."""

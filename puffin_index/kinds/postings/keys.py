@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from puffin_index.keys.columns import KeyArray, join_keys
+from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.sorted_keys import BytesKeys, parse_block_of_bytes
 from puffin_index.kinds.postings.blocks import KEY_CONTENT_LIMIT_BYTES
 from puffin_index.kinds.postings.directory import Cuts
@@ -39,10 +40,28 @@ def keys_of_blocks(parsed: ParsedBlocks) -> KeyArray:
     """Return all keys of some blocks, ascending. Raises CorruptFileError if the keys of a block are damaged."""
     if not parsed.is_bytes:
         return _int_keys(parsed, np.arange(len(parsed.offsets)))
-    keys = join_keys([_bytes_keys(parsed, block).array() for block in range(len(parsed.offsets))], parsed.is_bytes)
+    keys = _every_bytes_key(parsed)
     if pc.any(pc.less_equal(keys[1:], keys[:-1])).as_py():
         raise corrupt(parsed.blob, "keys that do not ascend", int(parsed.offsets[0]))
     return keys
+
+
+def _every_bytes_key(parsed: ParsedBlocks) -> pa.LargeBinaryArray:
+    """Return the keys of all blocks, parsed by the same array operations. See `parse_block_of_bytes`."""
+    counts = parsed.key_counts
+    contents = [_content(parsed, block, count) for block, count in enumerate(counts.tolist())]
+    begins, sizes = (4 * counts).tolist(), np.array([len(content) for content in contents], np.int64)
+    lengths = b"".join(content[:begin] for content, begin in zip(contents, begins, strict=True))
+    keys = b"".join(content[begin:] for content, begin in zip(contents, begins, strict=True))
+    fits = sizes >= 4 * counts
+    if fits.all():
+        offsets = np.zeros(int(counts.sum()) + 1, np.int64)
+        np.cumsum(np.frombuffer(lengths, "<u4"), out=offsets[1:])
+        fits = offsets[np.cumsum(counts)] == np.cumsum(sizes - 4 * counts)
+    if not fits.all():
+        raise corrupt(parsed.blob, "keys that do not fill their block", int(parsed.offsets[int(np.argmin(fits))]))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(keys)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
 def _ranks(parsed: ParsedBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags) -> Ints:

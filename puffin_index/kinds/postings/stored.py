@@ -15,7 +15,7 @@ from puffin_index.keys.columns import KeyArray, join_keys
 from puffin_index.kinds.base import OpenIndex, StoredPayload
 from puffin_index.kinds.postings.columns import KeyRows, key_counts, key_rows
 from puffin_index.kinds.postings.directory import BLOCKS_AT_ONCE, Cuts, PostingsDirectory, cost_of_blocks
-from puffin_index.kinds.postings.keys import AskedBlocks
+from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring import StoredSets, row_set_of
@@ -147,7 +147,13 @@ class KeyBlocks(OpenIndex):
     def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the distinct keys, ascending; None if there are more than `most`."""
         yield from self.directory.load(NO_BLOCKS)
-        return None if self.directory.key_count > most else (yield from self._every_key())[0]
+        if self.directory.key_count > most:
+            return None
+        yield from self.directory.load()
+        parts: list[KeyArray] = []
+        for some, are_sets in self._stretches():
+            parts.append(self.directory.keys_at(some) if are_sets else keys_of_blocks((yield from self._scan(some))))
+        return join_keys(parts, self._is_bytes)
 
     def _option(self, cuts: Cuts, subtract: bool) -> BlockPlan:
         blocks = cuts.needed_blocks()

@@ -216,3 +216,15 @@ def test_an_empty_table(local_catalog: SqlCatalog) -> None:
     assert (advice.proposals, advice.row_groups) == ((), 0)
     assert "create nothing" in str(advice)
     assert "create nothing" in advice._repr_html_()
+
+
+def test_words_are_advised_for_searches_of_texts(local_catalog: SqlCatalog) -> None:
+    lines = [f"request {number * 7919:x} {'panic' if number == 777 else 'is well'}" for number in range(20_000)]
+    table = create_table(local_catalog, "t", pa.table({"message": lines, "id": [*range(20_000)]}), 2000)
+
+    advice = planner.advise(table, ["SELECT id FROM ns.t WHERE message LIKE '%el pani%'"] * 9, max_share=1.0)
+
+    (words,) = (one for one in advice.indexes if one.action == "create")
+    assert (words.column, words.kind) == ("message#c#words", "bitmap")
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["message#c#words"]))
+    assert words.index_bytes == pytest.approx(index.build(workers=1).index_bytes, rel=0.25)

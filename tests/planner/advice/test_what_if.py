@@ -234,3 +234,27 @@ def test_text_and_rows(table: Table) -> None:
     assert [row["state"] for row in answer.rows()] == ["without index", "today", "what if"]
     assert answer.rows()[2]["verdict"] == "build"
     assert answer.to_json()["verdict"] == {"text": "build", "reason": answer.verdict.reason}
+
+
+@pytest.mark.parametrize(
+    ("where", "columns"),
+    [
+        ("message LIKE '%panic%'", ["message#c#words"]),
+        ("array_contains(tags, 't77')", ["tags#c#elements"]),
+        ("m['k3'] = 6500", ["m#c#keys", "m#c#values"]),
+    ],
+)
+def test_indexes_of_contents_take_what_was_said(local_catalog: SqlCatalog, where: str, columns: list[str]) -> None:
+    rows = {
+        "message": [f"request {number * 7919:x} {'panic' if number == 777 else 'is well'}" for number in range(20_000)],
+        "tags": [[f"t{number}", "all"] for number in range(20_000)],
+        "m": pa.array([{f"k{number // 2000}": number} for number in range(20_000)], pa.map_(pa.string(), pa.int64())),
+    }
+    table = create_table(local_catalog, "t", pa.table(rows), 2000)
+
+    answer = planner.what_if(table, where, {"bitmap": columns}, sample=None)
+
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=columns))
+    assert answer.index_bytes == pytest.approx(index.build(workers=1).index_bytes, rel=0.25)
+    assert answer.verdict.text == "build"
+    assert answer.what_if.row_groups.estimate == planner.plan(index, where).kept == 1

@@ -2,11 +2,15 @@
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from puffin_index.data.data_table import list_data_files
 from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn, fit_warnings
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.table_index import TableIndex
@@ -63,3 +67,26 @@ def test_create_logs_a_bad_fit_and_goes_on(local_catalog: SqlCatalog, caplog: py
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
         "column 'flag': bsi is for comparisons, and a boolean has only two values; use bitmap"
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_told"),
+    [
+        ([f"{number * 0x9E3779B97F4A7C15 % 2**64:016x} ok" for number in range(3000)], True),
+        ([f"user u{number % 7} took {number % 90} ms" for number in range(3000)], False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_create_tells_that_words_are_mostly_unique(
+    local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture, lines: list[str] | None, is_told: bool
+) -> None:
+    table = create_table(local_catalog, "t", pa.table({"note": pa.array(lines or ["a lost file"], pa.string())}), 500)
+    if lines is None:
+        (file,) = list_data_files(table)
+        Path(url2pathname(urlparse(file.path).path)).unlink()
+    with caplog.at_level(logging.WARNING, logger="puffin_index"):
+        TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["note#c#words"]))
+
+    told = ["89% of its words, by length, occur once" in record.getMessage() for record in caplog.records]
+    assert any(told) is is_told

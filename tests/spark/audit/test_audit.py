@@ -91,11 +91,11 @@ def planted(catalog: SqlCatalog, name: str, **columns: list[str]) -> TableIndex:
     return index
 
 
-def change_file(table: Table) -> None:
+def change_file(table: Table, old: bytes = OLD.to_bytes(8, "little"), new: bytes = NEW.to_bytes(8, "little")) -> None:
     """Put the new key in the place of the old one, also in statistics."""
     (file,) = list_data_files(table)
     path = Path(urlparse(file.path).path)
-    path.write_bytes(path.read_bytes().replace(OLD.to_bytes(8, "little"), NEW.to_bytes(8, "little")))
+    path.write_bytes(path.read_bytes().replace(old, new))
     # Hadoop would refuse a changed file by its checksums.
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
@@ -134,6 +134,45 @@ def test_a_wrong_index_is_found_and_used_no_more(
     planner.enable(other)
     assert other.sql(sql).collect() == []
     planner.disable(other)
+
+
+@pytest.mark.parametrize(
+    ("column", "where"),
+    [
+        ("message", "message LIKE '%quorum%'"),
+        ("message", "lower(message) LIKE '% quorum of%'"),
+        ("message", "message = 'the quorum of 120'"),
+        ("message", "message RLIKE 'the quorum' OR message = 'none'"),
+        ("m", f"m['of 120'] = {NEW}"),
+    ],
+)
+def test_a_wrong_index_of_contents_is_found(
+    audited: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture, column: str, where: str
+) -> None:
+    name = re.sub(r"\W+", "_", f"wrong_{where}").lower()
+    messages = [f"the {'xuorum' if row == 120 else 'end'} of {row}" for row in range(400)]
+    maps = pa.array([[(f"of {row}", key)] for row, key in enumerate(KEYS)], pa.map_(pa.string(), pa.int64()))
+    rows = pa.table({"message": messages, "m": maps, "v": [row % 10 for row in range(400)]})
+    properties = {"write.parquet.row-group-limit": "50", "write.parquet.compression-codec": "uncompressed"}
+    table = catalog.create_table(f"ns.{name}", rows.schema, properties=properties)
+    table.append(rows)
+    built(catalog, f"ns.{name}", bitmap=["message#c#words"] if column == "message" else ["m#c#keys", "m#c#values"])
+    audited.conf.set("spark.puffin-index.strict", "false")
+    right = where.replace("quorum", "xuorum").replace(str(NEW), str(OLD))
+    sql = f"SELECT v FROM lake.ns.{name} WHERE "
+
+    with caplog.at_level(logging.ERROR, "planner"):
+        before = audited.sql(sql + right).collect()
+        assert callback_of(audited).observers.wait(60)
+        assert "audit" not in caplog.text
+        change_file(table)
+        change_file(table, b"xuorum", b"quorum")
+        missing = audited.sql(sql + where).collect()
+        assert callback_of(audited).observers.wait(60)
+        found = audited.sql(sql + where).collect()
+
+    assert (len(before), len(missing), len(found)) == (1, 0, 1)
+    assert "row group 2" in caplog.text
 
 
 def test_a_row_beside_the_few_that_are_read_is_found(

@@ -78,6 +78,27 @@ array_contains(map_values(m), 77);
 NOT array_contains(map_values(m), 77) AND id < 60;
 arrays_overlap(map_values(m), array(77, 78));
 map_contains_key(m, 'k 77') AND m['k 77'] = 77;
+-- shrinks
+m['k 77'] = 679;
+-- shrinks
+m['k 77'] IS NOT NULL;
+-- shrinks
+m['k 77'] <=> 679;
+-- shrinks
+m['k 77'] > 600 AND m['k 77'] < 800;
+m['k 77'] <> 5 OR id < 9;
+m['k 77'] IS NULL AND id < 60;
+-- shrinks
+element_at(m, 'k 77') IN (679, 5);
+try_element_at(m, 'k 77') = 679;
+COALESCE(m['k 77'], 5) = 5 AND id < 60;
+m['none'] = 1;
+m['none'] IS NULL AND id < 60;
+m[CONCAT('k ', '77')] = 679;
+-- shrinks
+m['all'] = 3000;
+m['none'] IS NOT NULL;
+NOT m['k 77'] = 5 AND id < 3000;
 size(m) = 0 AND id < 900;
 m IS NULL AND id < 900;
 array_contains(nested, array(1, 2));

@@ -71,8 +71,18 @@ contains(message, '日本語 の');
 endswith(message, 'panic: not syncing');
 startswith(message, 'ERROR kernel');
 startswith(message, 'straße und');
+-- shrinks
 message = 'ERROR kernel panic: not syncing';
+-- shrinks
 message IN ('ERROR kernel panic: not syncing', 'none');
+message = 'kernel panic: not syncing';
+message IN ('ERROR kernel panic: not syncing', '', NULL);
+message <=> 'ERROR kernel panic: not syncing';
+message <> 'ERROR kernel panic: not syncing' AND id < 60;
+message = 'a\uFFFDb 7';
+message = 'straße und Gasse 5';
+lower(message) = 'straße und gasse 5';
+message = CONCAT('straße und Gasse ', id);
 -- shrinks
 instr(message, 'kernel') > 0 AND message LIKE '%panic%';
 message LIKE '%日本語%';

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -264,15 +263,14 @@ def test_words_are_found_in_their_blocks_before_and_after_a_merge(data: st.DataO
     block_rows = data.draw(st.sampled_from((2, 4, 16)))
     texts = st.lists(st.none() | st.text(st.sampled_from("ab1 é."), max_size=6), max_size=40)
     groups = data.draw(st.lists(texts, min_size=1, max_size=4))
-    with patch("puffin_index.keys.contents.WORD_BLOCK_ROWS", block_rows):
-        built = [SortedContents(_words_of(group)) for group in groups]
-        pieces = [build_contents([(0, own)], TINY) for own in built]
-        bases = np.arange(len(groups)) * BLOCK_ROWS
-        parts = [
-            MergePart(_stored_words(piece, [(0, len(group))]), bases[at : at + 1])
-            for at, (piece, group) in enumerate(zip(pieces, groups, strict=True))
-        ]
-        merged = merge_contents(parts, TINY, rows_at_once=5)
+    built = [SortedContents(_words_of(group, block_rows)) for group in groups]
+    pieces = [build_contents([(0, own)], TINY) for own in built]
+    bases = np.arange(len(groups)) * BLOCK_ROWS
+    parts = [
+        MergePart(_stored_words(piece, [(0, len(group))]), bases[at : at + 1])
+        for at, (piece, group) in enumerate(zip(pieces, groups, strict=True))
+    ]
+    merged = merge_contents(parts, TINY, rows_at_once=5)
     stored = _stored_words(merged, [*zip(bases.tolist(), map(len, groups), strict=True)])
     index, kind = ContentsIndex(stored), BitmapKind()
     every = sorted({word for group in groups for text in group for word in _WORD.findall((text or "").encode())})
@@ -291,16 +289,18 @@ def test_words_are_found_in_their_blocks_before_and_after_a_merge(data: st.DataO
     nulls = [base + row for base, group in placed for row, text in enumerate(group) if text is None]
     assert index.evaluate(NullTest(True)).rows == BitMap(nulls)
     prove = kind.proof(kind.open(stored), stored.spans[:, 1])
-    assert [found for place, own in enumerate(built) for found in prove(place, own)] == []
+    smaller = [SortedContents(_words_of(group, 2)) for group in groups]
+    for own_groups in (built, smaller):
+        assert [found for place, own in enumerate(own_groups) for found in prove(place, own)] == []
     assert pa.array(run(index.keys(10_000))).to_pylist() == every
 
 
 _WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]+")
 
 
-def _words_of(texts: list[str | None]) -> ContentColumn:
+def _words_of(texts: list[str | None], block_rows: int) -> ContentColumn:
     array = pa.array(texts, pa.string())
-    return gather_contents([array[:7], array[7:]], "words", value_type_named("string"), len(texts))
+    return gather_contents([array[:7], array[7:]], "words", value_type_named("string"), len(texts), block_rows)
 
 
 def _stored_words(payload: Payload, spans: list[tuple[int, int]]) -> StoredPayload:
