@@ -97,9 +97,8 @@ def expire(
     if not dry_run:
         refresh_index_table(index_table)
         after = read_entries(index_table)
-    used = set(after["segment"].to_pylist()) | (
-        stored_files.committed_segments(index_table, expired) if for_readers else set()
-    )
+    spared = stored_files.committed_segments(index_table, expired) if for_readers else set()
+    used = spared | set(after["segment"].to_pylist())
     garbage = [
         file
         for file in listed
