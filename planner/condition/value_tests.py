@@ -9,7 +9,6 @@ find a match in the same texts, unless a text holds a line terminator: Java's `.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 
 from planner.condition.literals import MICROS_A_DAY
 from planner.condition.tree.nodes import PATTERN_OPERATORS, ValueTest
-from puffin_index.keys.columns import Column
+from puffin_index.keys.columns import Column, plain_keys
 from puffin_index.keys.leaf import RangeTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Flags, Ints
@@ -139,14 +138,6 @@ _TEXT_FUNCTIONS: Final[dict[str, Callable[..., pa.Array]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Verdicts:
-    """Which values satisfy a test or may, and for which of them that is certain."""
-
-    matching: Flags
-    certain: Flags
-
-
 def takes(test: ValueTest, value_type: ValueType | None) -> bool:
     """Whether values of a type are tested as they are: Spark converts none first, and RE2 takes the pattern."""
     takes_text = test.function is None or test.function in _TEXT_FUNCTIONS
@@ -169,18 +160,16 @@ def year_range(test: ValueTest, value_type: ValueType) -> RangeTest | None:
     return RangeTest(low, high, high_inclusive=high is None, negated=test.negated)
 
 
-def verdicts(test: ValueTest, column: Column) -> Verdicts:
-    """Decide a test for each row of a column, whose type the test `takes`. NULL is decided for certain."""
-    valid = np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
+def verdicts(test: ValueTest, column: Column) -> tuple[Flags, Flags]:
+    """Say which rows of a column, whose type the test `takes`, satisfy it or may; and which are certain, as NULL is."""
+    valid = column.is_valid
     if isinstance(column.keys, np.ndarray):
         satisfied = _compare(test, pa.array(_part_of_date(test, column)), pa.int64())
         certain = np.ones(column.row_count, np.bool_)
     else:
-        keys = column.bytes_keys
-        plain = keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
-        satisfied, certain = _decide_text(test, plain)
+        satisfied, certain = _decide_text(test, plain_keys(column))
         certain = certain | ~valid
-    return Verdicts(valid & (~certain | (satisfied != test.negated)), certain)
+    return valid & (~certain | (satisfied != test.negated)), certain
 
 
 def _part_of_date(test: ValueTest, column: Column) -> Ints:

@@ -354,8 +354,7 @@ class TriedValues(ByValueTests):
                 break
             some = slice(first, first + _VALUES_BETWEEN_LOOKS)
             keys = values.keys[some]
-            decided = verdicts(leaf.test, Column(value_type, len(keys), keys, None))
-            matching[some], certain[some] = decided.matching, decided.certain
+            matching[some], certain[some] = verdicts(leaf.test, Column(value_type, len(keys), keys, None))
         places = np.flatnonzero(matching)
         predicate = chosen(leaf.field_id, values.keys, places, value_type)
         uncertain = int(np.count_nonzero(~certain))

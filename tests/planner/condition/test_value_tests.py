@@ -40,9 +40,9 @@ def decided(where: str, values: pa.Array, value_type: str) -> list[bool | None]:
         return leaf_mask(read.test, column).tolist()
     assert isinstance(read, ByValue)
     assert isinstance(read.test, ValueTest)
-    found = verdicts(read.test, column)
-    assert found.matching[~found.certain].all()
-    return [bool(match) if sure else None for match, sure in zip(found.matching, found.certain, strict=True)]
+    matching, certain = verdicts(read.test, column)
+    assert matching[~certain].all()
+    return [bool(match) if sure else None for match, sure in zip(matching, certain, strict=True)]
 
 
 TEXTS = ["Ab", " ab ", "", "äb", "a\nb", None]
@@ -135,7 +135,7 @@ def test_years_are_ranges_of_keys(
         keys = np.concatenate([firsts - 1, firsts, firsts + 1])
         column = Column(value_type_named(value_type), len(keys), keys, None)
 
-        assert leaf_mask(read.test, column).tolist() == verdicts(test, column).matching.tolist()
+        assert leaf_mask(read.test, column).tolist() == verdicts(test, column)[0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_law_what_is_certain_is_what_python_says(
     if pattern and function == "length":
         return
     test = ValueTest(cast(Any, function), cast(Any, word), (right,), negated=negated)
-    found = verdicts(test, column_of(pa.array(values, pa.string()), value_type_named("string")))
+    matching, certain = verdicts(test, column_of(pa.array(values, pa.string()), value_type_named("string")))
 
     def satisfies(value: str | None) -> bool:
         if value is None:
@@ -232,11 +232,11 @@ def test_law_what_is_certain_is_what_python_says(
         return COMPARE[word](left, beside) is not negated
 
     expected = np.array([satisfies(value) for value in values], np.bool_)
-    assert (found.matching == expected)[found.certain].all()
-    assert found.matching[~found.certain].all()
+    assert (matching == expected)[certain].all()
+    assert matching[~certain].all()
     folds = function in ("upper", "lower")
     breaks = re.compile("[\n\r\u0085\u2028\u2029]")
-    for value, is_certain in zip(values, found.certain.tolist(), strict=True):
+    for value, is_certain in zip(values, certain.tolist(), strict=True):
         is_open = value is not None and (
             (folds and not value.isascii()) or (word == "RLIKE" and breaks.search(value) is not None)
         )

@@ -36,8 +36,8 @@ def has_word(text: str, test: WordTest) -> bool:
 
 def check(test: ValueTest, texts: list[str]) -> None:
     if takes(test, STRING):
-        found = verdicts(test, column_of(pa.array(texts, pa.string()), STRING))
-        for text, satisfies in zip(texts, (found.matching & found.certain).tolist(), strict=True):
+        matching, certain = verdicts(test, column_of(pa.array(texts, pa.string()), STRING))
+        for text, satisfies in zip(texts, (matching & certain).tolist(), strict=True):
             assert not satisfies or all(has_word(text, word) for word in word_tests(test))
 
 
