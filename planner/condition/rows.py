@@ -99,10 +99,10 @@ class _Batch:
         # What a text contains follows from another test, which stands beside it.
         if isinstance(predicate.test, nodes.EngineTest) or isinstance(predicate.field_id, Contents):
             return (np.array([True]),) * 2
-        found = verdicts(predicate.test, self._column(predicate))
-        if not found.certain.all():
+        matching, certain = verdicts(predicate.test, self._column(predicate))
+        if not certain.all():
             self.uncertain.append(predicate.text)
-        return found.matching, found.matching & found.certain
+        return matching, matching & certain
 
     def _contents_mask(self, column: Contents, test: LeafTest, value_type: ValueType) -> Flags:
         if column not in self._contents:
@@ -136,12 +136,11 @@ def satisfying(predicate: nodes.Predicate, column: ColumnId, keys: Column) -> Fl
 def leaf_mask(test: LeafTest, column: Column) -> Flags:
     """Say which rows of a column satisfy a leaf test."""
     if isinstance(test, NullTest):
-        valid = np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
-        return ~valid if test.is_null else valid
+        return ~column.is_valid if test.is_null else column.is_valid
     if column.valid_count == 0:
         return np.zeros(column.row_count, np.bool_)
     keys = column.keys if isinstance(column.keys, np.ndarray) else column.bytes_keys
-    inside = _among(keys, test.keys) if isinstance(test, SetTest) else _between(keys, test)
+    inside = _among(keys, test.keys) if isinstance(test, SetTest) else between(keys, test)
     if test.negated:
         inside = ~inside
     return inside if column.valid is None else inside & column.valid
@@ -170,15 +169,16 @@ def _among(keys: KeyArray, members: tuple[int, ...] | tuple[bytes, ...]) -> Flag
     return np.asarray(asked[np.minimum(places, len(asked) - 1)] == keys)
 
 
-def _between(keys: KeyArray, test: RangeTest) -> Flags:
+def between(keys: KeyArray, test: RangeTest) -> Flags:
+    """Say which keys lie between the bounds of a range, negated or not."""
     inside = np.ones(len(keys), np.bool_)
     for key, is_inclusive, name in (
         (test.low, test.low_inclusive, "greater"),
         (test.high, test.high_inclusive, "less"),
     ):
         compare = f"{name}_equal" if is_inclusive else name
-        if isinstance(keys, np.ndarray):
-            inside &= True if key is None else getattr(np, compare)(keys, key)
+        if key is not None and isinstance(keys, np.ndarray):
+            inside &= getattr(np, compare)(keys, key)
         elif key is not None:
             inside &= flags_of(pc.call_function(compare, [keys, pa.scalar(key, pa.large_binary())]))
     return inside

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from planner.condition.rows import between
 from planner.condition.tree.nodes import Everything
 from planner.condition.tree.tree import Constant, JoinedValues, PredicateTree
+from planner.condition.value_tests import flags_of
 from planner.view.directories import FieldStatistics, selection_of
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
@@ -103,35 +105,19 @@ def _judge_set(keys: tuple[Key, ...], statistics: FieldStatistics, chosen: Selec
         return touched, none
     touched = none
     for key in keys:
-        touched = touched | (_compare("less_equal", minimum, key) & _compare("greater_equal", maximum, key))
-    single = np.asarray(pc.equal(minimum, maximum).to_numpy(zero_copy_only=False), np.bool_)
-    return touched, touched & single
+        touched = touched | (between(minimum, RangeTest(None, key)) & between(maximum, RangeTest(key, None)))
+    return touched, touched & flags_of(pc.equal(minimum, maximum))
 
 
 def _judge_range(test: RangeTest, statistics: FieldStatistics, chosen: Selection) -> tuple[Flags, Flags]:
     """Say whether the range overlaps [min, max], and whether the range contains [min, max]."""
     minimum, maximum = _take(statistics.minimum, chosen), _take(statistics.maximum, chosen)
-    touched = np.ones(len(minimum), np.bool_)
-    inside = np.ones(len(minimum), np.bool_)
-    if test.low is not None:
-        above = "greater_equal" if test.low_inclusive else "greater"
-        touched &= _compare(above, maximum, test.low)
-        inside &= _compare(above, minimum, test.low)
-    if test.high is not None:
-        below = "less_equal" if test.high_inclusive else "less"
-        touched &= _compare(below, minimum, test.high)
-        inside &= _compare(below, maximum, test.high)
-    return touched, inside
+    above, below = replace(test, high=None), replace(test, low=None)
+    touched = between(maximum, above) & between(minimum, below)
+    return touched, between(minimum, above) & between(maximum, below)
 
 
 def _take(keys: KeyArray, chosen: Selection) -> KeyArray:
     if isinstance(keys, np.ndarray) or isinstance(chosen, slice):
         return keys[chosen]
     return keys.take(pa.array(chosen))
-
-
-def _compare(function: str, keys: KeyArray, key: Key) -> Flags:
-    if isinstance(keys, np.ndarray):
-        return np.asarray(getattr(np, function)(keys, key), np.bool_)
-    scalar = pa.scalar(key, pa.large_binary())
-    return np.asarray(pc.call_function(function, [keys, scalar]).to_numpy(zero_copy_only=False), np.bool_)
