@@ -6,10 +6,9 @@ from functools import reduce
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from planner.condition.tree import nodes
-from puffin_index.keys.columns import Column, KeyArray, SortedColumn
+from puffin_index.keys.columns import Column, KeyArray, SortedColumn, chosen_keys, tuple_of_keys
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import ColumnId, Contents
 from puffin_index.keys.value_types import ValueType
@@ -205,15 +204,10 @@ def chosen(field_id: ColumnId, keys: KeyArray, places: Ints, value_type: ValueTy
     others = np.setdiff1d(np.arange(count), places, assume_unique=True)
     for some, negated in ((places, False), (others, True)):
         if len(some) > FEW_KEYS and some[-1] - some[0] == len(some) - 1:
-            low, high = _keys_at(keys, some[[0, -1]])
+            low, high = tuple_of_keys(chosen_keys(keys, some[[0, -1]]))
             return leaf(RangeTest(low, high, negated=negated))
     some, negated = (places, False) if len(places) <= len(others) else (others, True)
     if len(some) <= MOST_KEYS:
-        return leaf(SetTest(_keys_at(keys, some), negated))
-    low, high = _keys_at(keys, places[[0, -1]])
+        return leaf(SetTest(tuple_of_keys(chosen_keys(keys, some)), negated))
+    low, high = tuple_of_keys(chosen_keys(keys, places[[0, -1]]))
     return conjunction([leaf(RangeTest(low, high)), nodes.UNKNOWN])
-
-
-def _keys_at(keys: KeyArray, places: Ints) -> tuple[Any, ...]:
-    found = keys[places].tolist() if isinstance(keys, np.ndarray) else keys.take(pa.array(places)).to_pylist()
-    return tuple(found)
