@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from planner.condition.tree.nodes import Everything, Nothing
+from planner.condition.tree.nodes import UNKNOWN, Everything, Nothing
 from planner.condition.tree.tree import PredicateTree
 from planner.prune.row_sets import FoundRows, rows_between
 from planner.prune.state import LeafState, SearchState
@@ -33,15 +33,11 @@ def join_rows(
         own = _Segment(search, positions[here], number, first[row_groups[here]])
         bounds = [own.bounds(leaf) for leaf in leaves]
         upper = lower = own.joined(tree, [rows for _, rows in bounds], is_most=True)
-        if any(below is not above for below, above in bounds) or any(_is_unsure(node.content) for node in tree.nodes):
+        if any(below is not above for below, above in bounds) or any(node.content == UNKNOWN for node in tree.nodes):
             lower = own.joined(tree, [rows for rows, _ in bounds], is_most=False)
         for found, rows in ((least, lower), (most, upper)):
             found.add(own.row_groups, number, own.first, {number: [rows]})
     return least, most
-
-
-def _is_unsure(content: object) -> bool:
-    return isinstance(content, Everything) and not content.exact
 
 
 class _Segment:
