@@ -120,6 +120,7 @@ class LeafPayloads:
     def rows_of_all(self, asked: Sequence[Prepared]) -> dict[int, BitMap]:
         """The rows by payload, where they could be read. Payloads with little to decode share array operations."""
         found: dict[int, BitMap] = {}
+        state, opened = self.state, self.state.view.opened
         little = [
             one
             for one in asked
@@ -127,9 +128,8 @@ class LeafPayloads:
         ]
         for some in self._read_together(little if len(asked) > 1 and self._sharing is None else []):
             # What is in trouble is asked once more, alone, and says so then.
-            read = self.state.view.opened.read_each(
-                _blocks, some, lambda one: segment_of(one.blob), IndexReads(self.state.reads.count), self.state.clock
-            )
+            first_try = IndexReads(state.reads.count)
+            read = opened.read_each(_blocks, some, lambda one: segment_of(one.blob), first_try, state.clock)
             every = [(one.blob, blocks) for one, blocks in zip(some, read, strict=True) if blocks is not None]
             for first in range(0, len(every), _BLOBS_AT_ONCE):
                 together = every[first : first + _BLOBS_AT_ONCE]
@@ -139,7 +139,7 @@ class LeafPayloads:
                     continue  # one of them is damaged; asked one by one, that one says so
                 found |= dict(zip([blob for blob, _ in together], rows, strict=True))
         others = [one for one in asked if one.blob not in found]
-        read_alone = self.state.read_each(self._rows, others, lambda one: segment_of(one.blob))
+        read_alone = opened.read_each(self._rows, others, lambda one: segment_of(one.blob), state.reads, state.clock)
         found |= {one.blob: own for one, own in zip(others, read_alone, strict=True) if own is not None}
         return {one.blob: _moved(found[one.blob], self._offset(one)) for one in asked if one.blob in found}
 

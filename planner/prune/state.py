@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 
@@ -24,12 +23,8 @@ from planner.view.index_view import IndexView
 from puffin_index.errors import PuffinIndexError
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Selection
-from puffin_index.storage.ranged import Reading
 
 _log = logging.getLogger(__name__)
-
-Item = TypeVar("Item")
-Part = TypeVar("Part")
 
 
 @dataclass(slots=True, eq=False)
@@ -114,12 +109,6 @@ class SearchState:
     def is_finished(self) -> bool:
         """Whether a stage ends here: no row group or no time is left."""
         return not len(self.alive) or self.clock.is_over
-
-    def read_each(
-        self, read: Callable[[Item], Reading[Part]], items: Sequence[Item], segment_of: Callable[[Item], int]
-    ) -> list[Part | None]:
-        """Read something of the index for each item, see `OpenSegments.read_each`, as long as there is time."""
-        return self.view.opened.read_each(read, items, segment_of, self.reads, self.clock)
 
     def selection(self, positions: Ints) -> Selection:
         """Ascending positions as an index into arrays."""
