@@ -235,28 +235,26 @@ def _with_distinct_counts(partial: Partial, keys: Sequence[str]) -> pa.Table:
     return groups
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
 def _values(asked: AskedColumn, keys: pa.ChunkedArray) -> pa.Array:
-    return arrow_of_keys(_one(keys), asked.value_type, schema_to_pyarrow(asked.type, include_field_ids=False))
+    return arrow_of_keys(
+        keys.combine_chunks(), asked.value_type, schema_to_pyarrow(asked.type, include_field_ids=False)
+    )
 
 
 def _aggregate(aggregate: Aggregate, partial: Partial, groups: pa.Table) -> pa.Array:
     number = aggregate.column
     if number is None:
-        return _one(groups["rows"])
+        return groups["rows"].combine_chunks()
     asked = partial.question.columns[number]
     match aggregate.function:
         case "count":
-            return _one(groups[f"distinct {number}" if aggregate.is_distinct else f"values {number}"])
+            return groups[f"distinct {number}" if aggregate.is_distinct else f"values {number}"].combine_chunks()
         case "min" | "bool_and":
             return _values(asked, groups[f"least {number}"])
         case "max" | "bool_or":
             return _values(asked, groups[f"greatest {number}"])
-    counts = _one(groups[f"values {number}"])
-    total = pc.add(_one(groups[f"positive {number}"]), _one(groups[f"negative {number}"]))
+    values, positive, negative = (groups[f"{name} {number}"] for name in ("values", "positive", "negative"))
+    counts, total = values.combine_chunks(), pc.add(positive.combine_chunks(), negative.combine_chunks())
     total = pc.if_else(pc.greater(counts, 0), total, pa.scalar(None, total.type))
     try:
         return _sum(asked, total) if aggregate.function == "sum" else _average(asked, total, counts)
