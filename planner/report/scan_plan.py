@@ -118,11 +118,7 @@ class ScanPlan(Described):
     def summary(self) -> str:
         """How much is read, in a line."""
         kept = f"{self.kept} of {self.row_groups} row groups kept"
-        return ", ".join(filter(None, (kept, self._pages, f"{self.unindexed} not indexed")))
-
-    @property
-    def _pages(self) -> str:
-        return "" if self.by_pages is None else str(self.by_pages)
+        return ", ".join(filter(None, (kept, str(self.by_pages or ""), f"{self.unindexed} not indexed")))
 
     @property
     def note(self) -> str:
@@ -130,7 +126,7 @@ class ScanPlan(Described):
         if self.answered:
             return f"puffin-index: {self.answered} of {self.table}"
         note = f"puffin-index: {self.kept} of {self.row_groups} row groups of {self.table}"
-        return ", ".join(filter(None, (note, self._pages, self.staleness, self.late)))
+        return ", ".join(filter(None, (note, str(self.by_pages or ""), self.staleness, self.late)))
 
     def describe(self) -> Report:
         """Describe the plan."""
