@@ -36,7 +36,11 @@ _BYTES_AT_ONCE = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A payload that is open, before its rows are read: its number (`KindDirectory.blob`), and what is asked."""
+    """A payload that is open, before its rows are read: its number (`KindDirectory.blob`), and what is asked.
+
+    `bounds` are the least and the greatest number of rows, which take `reads` requests and `cost` bytes. The payload
+    took `nbytes` of memory before this test.
+    """
 
     blob: int
     positions: Ints
@@ -44,22 +48,9 @@ class Prepared:
     asked: AskedTest
     look_up: LookUp
     nbytes: int
-    """The memory that the payload took before this test."""
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """How many rows match, at least and at most."""
-        return self.look_up.bounds
-
-    @property
-    def reads(self) -> int:
-        """How many requests the rows take."""
-        return self.look_up.cost[0]
-
-    @property
-    def cost(self) -> int:
-        """How many bytes the rows take."""
-        return self.look_up.cost[1]
+    bounds: tuple[int, int]
+    reads: int
+    cost: int
 
 
 Work: TypeAlias = tuple[int, Ints, AskedTest]
@@ -115,7 +106,7 @@ class LeafPayloads:
         )
         nbytes = payload.nbytes
         look_up = yield from payload.prepare(asked)
-        return Prepared(blob, positions, payload, asked, look_up, nbytes)
+        return Prepared(blob, positions, payload, asked, look_up, nbytes, look_up.bounds, *look_up.cost)
 
     def rows_of_all(self, asked: Sequence[Prepared]) -> dict[int, BitMap]:
         """The rows by payload, where they could be read. Payloads with little to decode share array operations."""
