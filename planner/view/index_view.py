@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection
-from functools import cached_property
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property, partial
 from itertools import chain
 from typing import TypeVar
 
@@ -30,8 +30,10 @@ from puffin_index.index_table.entries import field_kinds, with_kinds, without_so
 from puffin_index.keys.map_key import ColumnId, FieldKind
 from puffin_index.segments.directory import STATISTICS
 from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.ranged import Reading
 
 Kept = TypeVar("Kept", bound=Cached)
+Part = TypeVar("Part")
 
 
 class IndexView(CoveredRowGroups):
@@ -77,21 +79,13 @@ class IndexView(CoveredRowGroups):
 
     def statistics(self, column: ColumnId, value_type: str, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a column that are of a type; None if no row group has any."""
-
-        def gather(placement: Placement) -> FieldStatistics | None:
-            parts = self.opened.of_segments(placement, reads, self.opened.statistics_of)
-            return gather_statistics(placement, value_type, parts)
-
-        return self._kept(FieldStatistics, (column, STATISTICS), value_type, reads, gather)
+        read = self.opened.statistics_of
+        return self._kept(FieldStatistics, (column, STATISTICS), value_type, reads, read, gather_statistics)
 
     def directory(self, column: ColumnId, value_type: str, kind: str, reads: IndexReads) -> KindDirectory | None:
         """Where the payloads of a kind lie for a column and type; None without any."""
-
-        def gather(placement: Placement) -> KindDirectory | None:
-            parts = self.opened.of_segments(placement, reads, self.opened.directory_of)
-            return gather_directory(column, kind, placement, value_type, parts)
-
-        return self._kept(KindDirectory, (column, kind), value_type, reads, gather)
+        gather = partial(gather_directory, column, kind)
+        return self._kept(KindDirectory, (column, kind), value_type, reads, self.opened.directory_of, gather)
 
     def _kept(
         self,
@@ -99,7 +93,8 @@ class IndexView(CoveredRowGroups):
         place: tuple[ColumnId, str],
         value_type: str,
         reads: IndexReads,
-        gather: Callable[[Placement], Kept | None],
+        read: Callable[[Placement, int], Reading[Part]],
+        gather: Callable[[Placement, str, Mapping[int, Part]], Kept | None],
     ) -> Kept | None:
         """Arrays that are kept as long as the view lives, unless a segment was unreadable: it may be readable soon."""
         placement, key = self.placements.get(place), (self._identity, place, value_type)
@@ -107,7 +102,7 @@ class IndexView(CoveredRowGroups):
         if placement is None or isinstance(kept, form):
             return kept if isinstance(kept, form) else None
         troubles = len(reads.troubles)
-        found = gather(placement)
+        found = gather(placement, value_type, self.opened.of_segments(placement, reads, read))
         if found is not None and len(reads.troubles) == troubles:
             self._own_keys.add(key)
             self._cache.put(key, found)
