@@ -142,20 +142,21 @@ class _Projection(ArrowProjectionVisitor):
     """PyIceberg's projection, which makes empty lists and maps of NULL ones that hold structs."""
 
     def list(self, list_type: ListType, list_array: pa.Array | None, value_array: pa.Array | None) -> pa.Array | None:
-        found = super().list(list_type, list_array, value_array)
-        if found is None or list_array is None or found.null_count == list_array.null_count:
-            return found
-        offsets = pa.array(found.offsets.to_numpy())
-        return type(found).from_arrays(offsets, found.values, type=found.type, mask=list_array.is_null())
+        return _with_nulls(super().list(list_type, list_array, value_array), list_array, "values")
 
     def map(
         self, map_type: MapType, map_array: pa.Array | None, key_result: pa.Array | None, value_result: pa.Array | None
     ) -> pa.Array | None:
-        found = super().map(map_type, map_array, key_result, value_result)
-        if found is None or map_array is None or found.null_count == map_array.null_count:
-            return found
-        offsets = pa.array(found.offsets.to_numpy())
-        return pa.MapArray.from_arrays(offsets, found.keys, found.items, type=found.type, mask=map_array.is_null())
+        return _with_nulls(super().map(map_type, map_array, key_result, value_result), map_array, "keys", "items")
+
+
+def _with_nulls(found: pa.Array | None, own: pa.Array | None, *parts: str) -> pa.Array | None:
+    """Lists or maps that were made of a file's own, with the NULLs of these."""
+    if found is None or own is None or found.null_count == own.null_count:
+        return found
+    offsets = pa.array(found.offsets.to_numpy())
+    contents = [getattr(found, part) for part in parts]
+    return type(found).from_arrays(offsets, *contents, type=found.type, mask=own.is_null())
 
 
 # Row groups of a scan have the same fields, and the conversion takes a tenth of reading a few of their rows.
