@@ -22,7 +22,7 @@ from planner.prune.statistics_search import expected_matches
 from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.keys.arrow_keys import key_array
-from puffin_index.keys.columns import Column, KeyArray, chosen_keys
+from puffin_index.keys.columns import Column, chosen_keys
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import floats_of_keys
 from puffin_index.storage.arrays import Flags, Ints
@@ -68,11 +68,10 @@ def _partial(
 ) -> Partial:
     table: dict[str, pa.Array] = {}
     for number, group in enumerate(question.groups):
-        table[group_name(number)] = key_array(_ends(found[group.column], row_groups)[0])
+        table[group_name(number)] = key_array(_ends(found[group.column], row_groups)["least"])
     table["rows"] = pa.array(row_counts)
     for number, asked in enumerate(question.columns):
-        ends = dict(zip(("least", "greatest"), _ends(found[asked.column], row_groups), strict=True))
-        values = found[asked.column].value_count[row_groups]
+        ends, values = _ends(found[asked.column], row_groups), found[asked.column].value_count[row_groups]
         table[f"values {number}"] = pa.array(values)
         if asked.needs_sum:
             table |= sum_columns(number, ends["least"], values)
@@ -80,19 +79,15 @@ def _partial(
     return Partial.of_table(question, table)
 
 
-def _ends(statistics: FieldStatistics, row_groups: Ints) -> tuple[Column, Column]:
+def _ends(statistics: FieldStatistics, row_groups: Ints) -> dict[str, Column]:
     has_values = statistics.value_count[row_groups] > 0
-    least, greatest = (
-        _column(statistics, chosen_keys(keys, row_groups), has_values)
-        for keys in (statistics.minimum, statistics.maximum)
-    )
-    return least, greatest
-
-
-def _column(statistics: FieldStatistics, keys: KeyArray, has_values: Flags) -> Column:
-    if not isinstance(keys, np.ndarray):
-        keys = pc.if_else(pa.array(has_values), keys, pa.scalar(None, pa.large_binary()))
-    return Column(statistics.value_type, len(has_values), keys, None if has_values.all() else has_values)
+    valid, ends = None if has_values.all() else has_values, dict[str, Column]()
+    for end, every in (("least", statistics.minimum), ("greatest", statistics.maximum)):
+        keys = chosen_keys(every, row_groups)
+        if not isinstance(keys, np.ndarray):
+            keys = pc.if_else(pa.array(has_values), keys, pa.scalar(None, pa.large_binary()))
+        ends[end] = Column(statistics.value_type, len(keys), keys, valid)
+    return ends
 
 
 def most_rows(view: IndexView, predicate: Predicate, question: Question, row_groups: Ints) -> float | None:
