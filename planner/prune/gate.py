@@ -74,6 +74,7 @@ _REQUEST_BYTES = 16 * 1024
 _GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
+@dataclass(eq=False)
 class CostGate:
     """Weighs what reading an index saves against what it costs, for some row groups of a view.
 
@@ -81,25 +82,19 @@ class CostGate:
     it is 0, a row group was dropped.
     """
 
-    def __init__(
-        self,
-        view: IndexView,
-        tree: PredicateTree,
-        row_groups: Ints,
-        limits: Limits,
-        matches: Ints,
-        reads: IndexReads,
-    ) -> None:
-        self._view = view
-        self._tree = tree
-        self._row_groups = row_groups
-        self._limits = limits
-        self._matches = matches
-        self._reads = reads
-        self._spent = 0
-        self._has_pages = view.has_pages[selection_of(row_groups)]
+    _view: IndexView
+    _tree: PredicateTree
+    _row_groups: Ints
+    _limits: Limits
+    _matches: Ints
+    _reads: IndexReads
+    _spent: int = 0
+
+    def __post_init__(self) -> None:
+        """Know nothing but what the view tells."""
+        self._has_pages = self._view.has_pages[selection_of(self._row_groups)]
         # The share of each row group that the scan reads, as far as look-ups have told.
-        self._read = np.ones(len(row_groups))
+        self._read = np.ones(len(self._row_groups))
 
     @cached_property
     def estimates(self) -> JoinedEstimates:
