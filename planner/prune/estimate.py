@@ -115,8 +115,6 @@ def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints,
         _estimate_known(test, statistics, selection_of(row_groups[at : at + _BLOCK_ROW_GROUPS]), is_alone)
         for at in range(0, max(len(row_groups), 1), _BLOCK_ROW_GROUPS)
     ]
-    if len(blocks) == 1:
-        return blocks[0]
     return Estimate(
         np.concatenate([block.selectivity for block in blocks]), np.concatenate([block.presence for block in blocks])
     )
@@ -236,8 +234,7 @@ def _estimate_block(test: LeafTest, statistics: FieldStatistics, chosen: Selecti
             return Estimate(share, (share > 0).astype(np.float64))
         case SetTest(_, negated):
             inside, presence = _estimate_set(test, statistics, chosen)
-        case RangeTest():
-            negated = test.negated
+        case RangeTest(negated=negated):
             inside, presence = _estimate_range(test, statistics, chosen, is_alone and not negated)
         case _:
             assert_never(test)
