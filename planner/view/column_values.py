@@ -136,23 +136,6 @@ def column_values(
     return ColumnValues(keys) if len(keys) <= most else bounds or f"the column has more than {most} values"
 
 
-def listed_words(
-    view: IndexView, column: ColumnId, value_type: str, row_groups: Ints, most_bytes: int, reads: IndexReads
-) -> list[KeyArray] | str:
-    """List the words of some row groups, by payload: a word may be in several lists.
-
-    Returns the reason where they cannot be listed, or what is to be read of payloads costs more than the texts.
-    """
-    statistics = view.statistics(column, value_type, reads)
-    if statistics is None:
-        return "the column has no index"
-    # As at the gate, an index byte counts a quarter of a data byte, and a query reads a quarter of a row group.
-    worth = min(most_bytes, int(view.row_group_bytes[row_groups].sum()))
-    among = np.zeros(len(statistics.known), np.bool_)
-    among[row_groups] = True
-    return _lists(view, (column, value_type), statistics, _MOST_WORDS, worth, reads, among)
-
-
 def _lists(
     view: IndexView,
     column: tuple[ColumnId, str],
@@ -291,25 +274,33 @@ class ByValueTests(ABC):
 
     def _words(self, leaf: ByValue) -> Predicate:
         """Say which words the texts have that satisfy a test, as far as an index of words is worth it."""
-        if self.view.statistics(leaf.field_id, leaf.value_type, IndexReads()) is None:
+        statistics = self.view.statistics(leaf.field_id, leaf.value_type, IndexReads())
+        if statistics is None:
             return EVERY_ROW
         if leaf not in self.found:
             assert isinstance(leaf.test, ValueTest)
             started, reads = time.perf_counter(), IndexReads()
-            decided = [self._word(leaf, test, reads) for test in word_tests(leaf.test)]
+            decided = [self._word(leaf, test, statistics, reads) for test in word_tests(leaf.test)]
             texts = " AND ".join(text for _, text in decided) or "it says no word"
             text = f"{as_sql(leaf, self.schema)}: {texts}"
             implied = Implied("words", text, seconds=time.perf_counter() - started, bytes_read=reads.count.bytes)
             self.found[leaf] = conjunction([found for found, _ in decided]), implied
         return self.found[leaf][0]
 
-    def _word(self, leaf: ByValue, test: WordTest, reads: IndexReads) -> tuple[Predicate, str]:
+    def _word(
+        self, leaf: ByValue, test: WordTest, statistics: FieldStatistics, reads: IndexReads
+    ) -> tuple[Predicate, str]:
         """Say what a test of a word says of rows, and the same as text."""
         if not isinstance(test, ValueTest):
             own = Leaf(leaf.field_id, test, leaf.value_type)
             return own, as_sql(own, self.schema)
         asked = f"a word {as_sql(replace(leaf, test=test), self.schema)}"
-        lists = listed_words(self.view, leaf.field_id, leaf.value_type, self.row_groups, self.byte_budget, reads)
+        # As at the gate, an index byte counts a quarter of a data byte, and a query reads a quarter of a row group.
+        worth = min(self.byte_budget, int(self.view.row_group_bytes[self.row_groups].sum()))
+        among = np.zeros(len(statistics.known), np.bool_)
+        among[self.row_groups] = True
+        # Lists are by payload: a word may be in several of them.
+        lists = _lists(self.view, (leaf.field_id, leaf.value_type), statistics, _MOST_WORDS, worth, reads, among)
         if isinstance(lists, str):
             return EVERY_ROW, f"{asked} (not used, {lists})"
         found = _united([chosen_keys(words, satisfying(test, words)) for words in lists])
