@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.view.directories import Placement, int64_chunks, positions_by_number
+from planner.view.directories import Placement, positions_by_number
 from puffin_index.data.column_source import FieldSource
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.row_groups import READ_WHOLE
 from puffin_index.index_table.entries import sources_of
 from puffin_index.keys.map_key import ColumnId, split_kind
+from puffin_index.segments.directory import int64_column
 from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Ints
 
@@ -43,8 +44,8 @@ class CoveredRowGroups:
         self.file_numbers = {file: number for number, file in enumerate(first_entry)}
         self._file_of_entry = np.fromiter((self.file_numbers[file] for file in files), np.int64, len(files))
         own = entries.take(pa.array(entry_of_file))
-        self.file_sizes: Ints = int64_chunks(own, "file_size_in_bytes")
-        self.record_counts: Ints = int64_chunks(own, "record_count")
+        self.file_sizes: Ints = int64_column(own, "file_size_in_bytes")
+        self.record_counts: Ints = int64_column(own, "record_count")
         counts = np.asarray(pc.list_value_length(own["row_counts"]).to_numpy(), np.int64)
         self.row_group_counts: Ints = counts
         self.first_row_groups: Ints = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)[: len(counts)]
@@ -135,8 +136,8 @@ class CoveredRowGroups:
         in_order = self._entries["segment"].combine_chunks().dictionary_encode()
         number_of_code = np.array([numbers[location] for location in in_order.dictionary.to_pylist()], np.int32)
         segment_of_entry = number_of_code[in_order.indices.to_numpy()]
-        first_in_segment = int64_chunks(self._entries, "first_row_group")
-        first_base = int64_chunks(self._entries, "first_base")
+        first_in_segment = int64_column(self._entries, "first_row_group")
+        first_base = int64_column(self._entries, "first_base")
         # The rows of the segment's row space that earlier row groups of the same data file take up.
         space = np.concatenate(([0], np.cumsum(align(self.row_counts)))).astype(np.int64)
         rows_before = space[:-1] - space[self.first_row_groups][self.file_of]

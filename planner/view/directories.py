@@ -317,14 +317,6 @@ def gather_directory(
     )
 
 
-def int64_chunks(table: pa.Table, name: str) -> Ints:
-    """A column of a table as int64 numbers (NULL as 0)."""
-    batch = table.select([name]).combine_chunks()
-    if batch.num_rows == 0:
-        return np.zeros(0, np.int64)
-    return int64_column(batch.to_batches()[0], name)
-
-
 def _keys(batch: pa.RecordBatch, name: str, is_int: bool) -> KeyArray:
     return int64_column(batch, name) if is_int else pc.fill_null(batch.column(name), b"")
 
