@@ -197,11 +197,6 @@ class LeafSearch(LeafPayloads):
         may_pay = gate.worth(saved, costs, 1)
         return np.asarray((is_open | may_pay)[owners], np.bool_)
 
-    def _met(self, opened: Sequence[Prepared]) -> Ints:
-        """The positions where a row matches."""
-        positions, counts = self.counts(opened, self.rows_of_all(opened))
-        return positions[counts > 0]
-
     def _worth_asking(self, every: Sequence[Prepared]) -> list[Prepared]:
         """Ask the cost gate, with what the payloads' own directories tell. Wide tests are left for later."""
         worth, others = self._weighed(every)
@@ -253,7 +248,8 @@ class LeafSearch(LeafPayloads):
         if not halves:
             return False
         with search.gate.spending():
-            first, second = (np.isin(at, self._met(half)) for half in halves)
+            counted = [self.counts(half, self.rows_of_all(half)) for half in halves]
+        first, second = (np.isin(at, positions[counts > 0]) for positions, counts in counted)
         left = keys_within(test, statistics, row_groups) * (1 - 2 * count / len(test.keys))
         presence = state.estimate.presence.copy()
         presence[at] = estimate_by_sample(first, second, count, left)
