@@ -159,14 +159,12 @@ class AdvisedTable:
             return ()
         return list_scan_files(self.table, self.snapshot, self.schema, simplified(condition), Clock(LIMITS.seconds))
 
-    def plan(
-        self, view: IndexView, condition: Predicate, files: tuple[DataFile, ...], limits: Limits = LIMITS
-    ) -> ScanPlan:
+    def plan(self, view: IndexView, condition: Predicate, files: tuple[DataFile, ...]) -> ScanPlan:
         """Plan a scan of some data files by an index; deletes are not looked at."""
         scan, clock = Scan.of_files(view, files), Clock(LIMITS.seconds)
         tried = TriedValues(self.schema, view, scan.numbers[scan.is_indexed], LIMITS.byte_budget, clock)
         predicate = tried.with_contents(simplified(condition, tried.decide))
-        return answer_query(QueryRequest(scan=scan, predicate=predicate, limits=limits)).plan
+        return answer_query(QueryRequest(scan=scan, predicate=predicate, limits=LIMITS)).plan
 
 
 def _index_of(table: Table) -> TableIndex | None:
