@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -156,26 +157,23 @@ class IndexedFragment(IndexedDataset):
         return super().scanner(**options)
 
 
+@dataclass(eq=False, repr=False)
 class IndexedScanner:
     """A scan of a dataset, which may be read more than once, with the methods of Arrow's; `data_read` counts."""
 
-    def __init__(
-        self,
-        scanned: IndexedDataset,
-        columns: Columns,
-        condition: pc.Expression | None,
-        batch_size: int,
-        tuning: Mapping[str, Any],
-    ) -> None:
-        self._dataset = scanned
-        self._schema = scanned.table_schema
-        self._columns = columns
-        self._condition = condition
-        self._batch_size = batch_size
-        # Arrow checks the arguments, and says of which types the results are.
-        self._like = self._by_arrow(self.dataset_schema.empty_table(), condition, batch_size=batch_size, **tuning)
+    _dataset: IndexedDataset
+    _columns: Columns
+    _condition: pc.Expression | None
+    _batch_size: int
+    tuning: InitVar[Mapping[str, Any]]
+    data_read: DataRead = field(init=False, default_factory=DataRead)
+
+    def __post_init__(self, tuning: Mapping[str, Any]) -> None:
+        """Let Arrow check the arguments, and say of which types the results are."""
+        rows, condition = self.dataset_schema.empty_table(), self._condition
+        self._like = self._by_arrow(rows, condition, batch_size=self._batch_size, **tuning)
+        self._schema = self._dataset.table_schema
         self._read = _NO_FILTER if condition is None else read_expression(condition, self._schema)
-        self.data_read = DataRead()
 
     @property
     def dataset_schema(self) -> pa.Schema:
