@@ -274,13 +274,17 @@ class ByValueTests(ABC):
 
     def _words(self, leaf: ByValue) -> Predicate:
         """Say which words the texts have that satisfy a test, as far as an index of words is worth it."""
-        statistics = self.view.statistics(leaf.field_id, leaf.value_type, IndexReads())
+        opening = IndexReads()
+        statistics = self.view.statistics(leaf.field_id, leaf.value_type, opening)
         if statistics is None:
             return EVERY_ROW
         if leaf not in self.found:
             assert isinstance(leaf.test, ValueTest)
             started, reads = time.perf_counter(), IndexReads()
-            decided = [self._word(leaf, test, statistics, reads) for test in word_tests(leaf.test)]
+            decided: list[tuple[Predicate, str]] = [(EVERY_ROW, "not used, a part of the index cannot be read")]
+            # The lists would lack the words of a segment that was in trouble.
+            if not opening.troubles:
+                decided = [self._word(leaf, test, statistics, reads) for test in word_tests(leaf.test)]
             texts = " AND ".join(text for _, text in decided) or "it says no word"
             text = f"{as_sql(leaf, self.schema)}: {texts}"
             implied = Implied("words", text, seconds=time.perf_counter() - started, bytes_read=reads.count.bytes)

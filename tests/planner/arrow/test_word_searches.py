@@ -1,5 +1,7 @@
 """Searches of texts by an index of their words: row groups dropped, words read for the row groups of the scan alone."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,15 +9,20 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import StringType
 
 import planner
-from planner.condition.tree.nodes import Leaf
+from planner.clock import Clock
+from planner.condition.sql.parser import read_where
+from planner.condition.tree.nodes import Leaf, Predicate
+from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
 from planner.prune.search import prune
+from planner.view.column_values import TriedValues
 from planner.view.views import view_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.errors import DefinitionError
 from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.map_key import Contents
+from puffin_index.segments.directory import STATISTICS
 from puffin_index.storage.caches import clear_caches
 
 ROWS, ROW_GROUP_ROWS = 12_000, 2_000
@@ -80,6 +87,28 @@ def test_words_of_other_data_files_are_not_read(index: TableIndex) -> None:
     assert 3 * of_a_day.implied[-1].bytes_read < every.implied[-1].bytes_read
     # Now they are known.
     assert planner.plan(index, "message LIKE '%Panic%'", strict=True).implied[-1].bytes_read == 0
+
+
+def test_words_are_not_used_where_those_of_a_segment_could_not_be_listed(index: TableIndex) -> None:
+    schema, view = index.data_table.schema(), view_of(index.index_table, reading_of(index.data_table))
+    condition, every = read_where("message LIKE '%Pani%'", schema), np.arange(view.row_group_count)
+
+    def with_words() -> tuple[Predicate, str]:
+        clear_caches()
+        tried = TriedValues(schema, view, every, 1 << 30, Clock(np.inf))
+        return simplified(condition, tried.decide), tried.implied[-1].text
+
+    (with_panic,) = np.flatnonzero(prune(view, with_words()[0], every).kept)
+    placement = view.placements[Contents(3, "words"), STATISTICS]
+    segment = int(placement.segment[with_panic])
+    path, place = Path(view.segments[segment][0].removeprefix("file://")), placement.locations[segment][0]
+    original = path.read_bytes()
+    path.write_bytes(original[:place] + bytes([original[place] ^ 1]) + original[place + 1 :])
+    predicate, said = with_words()
+    path.write_bytes(original)
+
+    assert said.endswith("not used, a part of the index cannot be read")
+    assert prune(view, predicate, every).kept[with_panic]
 
 
 def test_what_rows_lack_is_not_said_by_words(index: TableIndex) -> None:
