@@ -44,7 +44,9 @@ def merge_postings(
     numbers = number_rows(np.concatenate([part.new_spans for part in parts]))
     opened = [Postings(part.payload) for part in parts]
     sources = sources_of(parts, opened, numbers)
-    nulls = np.concatenate([source.moved(run(own.nulls())) for source, own in zip(sources, opened, strict=True)])
+    nulls = np.concatenate(
+        [source.moved(run(own.other_rows())[0]) for source, own in zip(sources, opened, strict=True)]
+    )
     null_rows = numbers.rows_of(nulls).astype(np.uint32)
     row_count = numbers.row_count - len(null_rows)
     data, blocks = merge_blocks(sources, numbers, row_count, is_bytes, sizes, rows_at_once)
