@@ -15,19 +15,20 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from puffin_index.keys.asked import AskedTest
-from puffin_index.keys.columns import SortedColumn, chosen_keys, join_keys
+from puffin_index.keys.columns import SortedColumn, chosen_keys
 from puffin_index.keys.contents import SortedContents
 from puffin_index.keys.leaf import RangeTest, SetTest
 from puffin_index.kinds.base import LookUp, MergePart, Payload, RowSet, StoredPayload
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import DEFAULT_SIZES, append_blocks, finish_directory, most_set_keys, number_rows
+from puffin_index.kinds.postings.columns import join_key_rows
 from puffin_index.kinds.postings.directory import Cuts, bounds_of
 from puffin_index.kinds.postings.merge import ROWS_AT_ONCE, merge_blocks, sources_of
 from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_rows
 from puffin_index.kinds.postings.stored import BlockPlan, KeyBlocks
 from puffin_index.roaring import serialize_row_sets
-from puffin_index.storage.arrays import Ints, Rows
+from puffin_index.storage.arrays import Ints, Rows, are_new
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt
 from puffin_index.storage.ranged import Reading, run
 
@@ -66,10 +67,9 @@ def build_contents(columns: Sequence[PlacedContents], sizes: Sizes = DEFAULT_SIZ
 
 def _each_once(ordered: OrderedRows) -> OrderedRows:
     """Leave out that a row contains a key again."""
-    is_first = np.ones(len(ordered), np.bool_)
-    is_first[1:] = ordered.words[1:] != ordered.words[:-1]
+    is_first = are_new(ordered.words)
     if ordered.rows is not None:
-        is_first[1:] |= ordered.rows[1:] != ordered.rows[:-1]
+        is_first |= are_new(ordered.rows)
     if is_first.all():
         return ordered
     rows = None if ordered.rows is None else ordered.rows[is_first]
@@ -193,23 +193,21 @@ def _moved(part: MergePart, rows: BitMap) -> Rows:
 
 def proof_of_contents(index: ContentsIndex, row_counts: Ints) -> Callable[[int, SortedColumn], Iterator[str]]:
     """Return a proof that compares which rows contain which keys, decoded once, and the rows without any."""
-    parts = list(index.key_rows())
-    keys = join_keys([part.keys for part in parts], index.is_bytes)
-    firsts = np.cumsum([0, *(len(part.keys) for part in parts)]).tolist()
-    nothing = np.empty(0, np.int64)
-    codes = np.concatenate([nothing, *(part.codes + first for part, first in zip(parts, firsts, strict=False))])
-    numbers = np.concatenate([nothing, *(part.numbers for part in parts)]).astype(np.int64)
+    every = join_key_rows(list(index.key_rows()), index.is_bytes)
+    numbers = every.numbers.astype(np.int64)
     (null, empty, open_rows), begins = run(index.other_rows()), index.numbers.firsts
 
     def prove(place: int, column: SortedColumn) -> Iterator[str]:
         assert isinstance(column, SortedContents)
         own, base = column.contents, int(index.numbers.bases[place]) * index.block_rows
         here = (numbers >= begins[place]) & (numbers < begins[place] + index.numbers.row_counts[place])
-        used, own_codes = np.unique(codes[here], return_inverse=True)
+        used, own_codes = np.unique(every.codes[here], return_inverse=True)
         stored = set_of_pairs(own_codes, numbers[here] - begins[place])
         # Words may be read by smaller blocks than they are stored.
         wanted = set_of_pairs(column.codes, own.blocks // max(index.block_rows // own.block_rows, 1))
-        if not pa.array(chosen_keys(keys, used)).equals(pa.array(column.keys)) or not np.array_equal(stored, wanted):
+        if not pa.array(chosen_keys(every.keys, used)).equals(pa.array(column.keys)) or not np.array_equal(
+            stored, wanted
+        ):
             yield "rows that contain other keys than in the data"
         for name, found, rows in (
             ("are NULL", null, own.null_rows),

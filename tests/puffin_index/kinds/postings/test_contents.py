@@ -256,6 +256,21 @@ def test_a_needle_reads_its_block_alone() -> None:
     assert sum(length for _, length in reader.reads) < 16_000 < len(case.payload.data)
 
 
+def test_a_proof_knows_keys_apart_before_and_after_one_of_half_of_the_rows() -> None:
+    """The rows of the key in the middle are a set, so that the blocks around it are decoded apart."""
+    before, rows = 250, 40_000
+    has_keys = np.random.default_rng(0).random(rows) < 0.5
+    lists: Lists = [[row % before, before, before + 1 + row % 20] if has_keys[row] else [] for row in range(rows)]
+    index = ContentsIndex(Contained.built("int", [lists], Sizes()).stored())
+    assert [len(part.keys) for part in index.key_rows()] == [before, 1, 20]
+    proof = BitmapKind().proof(index, np.array([rows]))
+    assert not list(proof(0, SortedContents(column_of_lists("int", lists))))
+    lists[1] = [before + 30]
+    assert list(proof(0, SortedContents(column_of_lists("int", lists)))) == [
+        "rows that contain other keys than in the data"
+    ]
+
+
 @settings(max_examples=amount(30, 2000), deadline=None)
 @given(st.data())
 def test_words_are_found_in_their_blocks_before_and_after_a_merge(data: st.DataObject) -> None:
