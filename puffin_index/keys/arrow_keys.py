@@ -58,7 +58,7 @@ def gather_column(batches: Iterable[pa.Array], value_type: ValueType, row_count:
         if column.row_count != row_count:
             raise BuildError(f"{column.row_count} rows of a row group of {row_count} were read")
         return column
-    return _gather_large(chain(_given_up(first), rest), value_type, row_count)
+    return _gather_large(chain(given_up(first), rest), value_type, row_count)
 
 
 def _take_until(batches: Iterable[pa.Array], most_bytes: int) -> tuple[list[pa.Array], Iterator[pa.Array] | None]:
@@ -72,7 +72,8 @@ def _take_until(batches: Iterable[pa.Array], most_bytes: int) -> tuple[list[pa.A
     return taken, None
 
 
-def _given_up(batches: list[pa.Array]) -> Iterator[pa.Array]:
+def given_up(batches: list[pa.Array]) -> Iterator[pa.Array]:
+    """Give batches away, so that nothing keeps them."""
     batches.reverse()
     while batches:
         yield batches.pop()

@@ -174,11 +174,12 @@ def form_of(value_type: ValueType) -> int:
     return BYTES if value_type.domain == "bytes" else _FORMS.get(value_type.name, INT64)
 
 
-def is_form_of(form: int, value_type: ValueType) -> bool:
-    """Return whether blobs of a column may have a form: that of its type, or of a type it was promoted from."""
+def check_form(form: int, value_type: ValueType, location: str) -> None:
+    """Raise UnsupportedError unless a blob has the form of its column's type, or of a type it was promoted from."""
     own = form_of(value_type)
     promoted = {INT64: (INT32,), FLOAT64: (FLOAT32,)}
-    return form == own or form in promoted.get(own, ())
+    if form != own and form not in promoted.get(own, ()):
+        raise UnsupportedError(f"{location}: form {form} is not one of a {value_type.name} column")
 
 
 def width_of(form: int) -> int:
