@@ -20,16 +20,15 @@ from puffin_index.keys.contents import SortedContents
 from puffin_index.keys.leaf import RangeTest, SetTest
 from puffin_index.kinds.base import LookUp, MergePart, Payload, RowSet, StoredPayload
 from puffin_index.kinds.postings.blocks import Sizes
-from puffin_index.kinds.postings.build import DEFAULT_SIZES, append_blocks, finish_directory, most_set_keys, number_rows
+from puffin_index.kinds.postings.build import DEFAULT_SIZES, append_blocks, append_others, number_rows
 from puffin_index.kinds.postings.columns import join_key_rows
 from puffin_index.kinds.postings.directory import Cuts, bounds_of
 from puffin_index.kinds.postings.merge import ROWS_AT_ONCE, merge_blocks, sources_of
 from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_rows
 from puffin_index.kinds.postings.stored import BlockPlan, KeyBlocks
-from puffin_index.roaring import serialize_row_sets
 from puffin_index.storage.arrays import Ints, Rows, are_new
-from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt
+from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, corrupt
 from puffin_index.storage.ranged import Reading, run
 
 CONTENTS = "puffin-index-contents-v1"
@@ -54,9 +53,7 @@ def build_contents(columns: Sequence[PlacedContents], sizes: Sizes = DEFAULT_SIZ
     numbers = RowNumbers.of(rows.spans, block_rows)
     ordered = _each_once(order_rows([own for _, own in columns], numbers, is_bytes, [one.blocks for one in every]))
     data = bytearray()
-    groups = max(int(np.count_nonzero(numbers.row_counts)), 1)
-    are_sets = ordered.has_keys(most_set_keys(len(ordered)) // groups)
-    blocks = append_blocks(data, ordered, numbers, sizes, are_sets=are_sets)
+    blocks = append_blocks(data, ordered, numbers, sizes)
     bases = [np.uint32(base) for base, _ in columns]
     others = [
         np.concatenate([found + base for found, base in zip(own, bases, strict=True)])
@@ -85,12 +82,9 @@ def _finish(
     block_rows: int,
     sizes: Sizes,
 ) -> Payload:
-    sets = [serialize_row_sets(own, (0, len(own)))[0] if len(own) else b"" for own in others]
-    sets_from, sets_sum = len(data), checksum32(b"".join(sets))
-    data += b"".join(sets)
-    pages_from, root_from, root_sum = finish_directory(data, blocks, is_bytes, sizes)
+    lengths, (sets_from, sets_sum, *directory) = append_others(data, others, blocks, is_bytes, sizes)
     counts = [block_rows, sum(block.row_count for block in blocks), *map(len, others), rows.checksum]
-    places = [sets_from, len(sets[0]), len(sets[1]), sets_sum, pages_from, root_from, root_sum]
+    places = [sets_from, *lengths[:2], sets_sum, *directory]
     layout = np.array([LAYOUT_VERSION, is_bytes, *counts, *places], np.int64)
     return Payload(CONTENTS, data, layout, len(rows.bases))
 
