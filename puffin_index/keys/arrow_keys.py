@@ -213,10 +213,9 @@ def key_array(column: Column) -> pa.Array:
 def signed_keys(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> pa.Array:
     """Return keys as `key_array` has them, `NEGATIVE_ZERO_KEY` for -0.0; raises UnsupportedError as `column_of`."""
     column = column_of(values, value_type)
-    keys = key_array(column)
-    return (
-        pc.if_else(pa.array(signed_zeros(values, column)), NEGATIVE_ZERO_KEY, keys) if value_type.is_floating else keys
-    )
+    if not value_type.is_floating:
+        return key_array(column)
+    return pc.if_else(pa.array(signed_zeros(values, column)), NEGATIVE_ZERO_KEY, key_array(column))
 
 
 def signed_zeros(values: pa.Array | pa.ChunkedArray, column: Column) -> Flags:

@@ -148,8 +148,7 @@ def wide_decimal_keys(array: pa.Decimal128Array) -> pa.LargeBinaryArray:
     keys = np.ascontiguousarray(raw.reshape(-1, _DECIMAL_KEY_BYTES)[:, ::-1])
     keys[:, 0] ^= 0x80
     offsets = np.arange(0, (len(array) + 1) * _DECIMAL_KEY_BYTES, _DECIMAL_KEY_BYTES, dtype=np.int64)
-    valid = None if array.null_count == 0 else pa.array(array.is_valid().to_numpy(zero_copy_only=False))
-    flags = None if valid is None else valid.buffers()[1]
+    flags = pa.array(array.is_valid().to_numpy(zero_copy_only=False)).buffers()[1] if array.null_count else None
     return pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(array), [flags, pa.py_buffer(offsets), pa.py_buffer(keys)]
     )

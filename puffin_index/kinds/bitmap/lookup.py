@@ -62,13 +62,10 @@ def _parse_header(blob: Blob, data: memoryview, row_count: int, form: int) -> Bl
     cursor.bytes(used)
     body_offset = cursor.int32_be()
     base = cursor.position
-    offsets = entries["offset"].tolist()
-    if not 0 <= body_offset <= blob.length - base or any(
-        low >= high for low, high in pairwise([*offsets, body_offset])
-    ):
+    places = list(pairwise([*entries["offset"].tolist(), body_offset]))
+    if not 0 <= body_offset <= blob.length - base or any(low >= high for low, high in places):
         raise cursor.corrupt("blocks that overlap or leave the blob")
-    parts = tuple(Part(base + low, high - low) for low, high in pairwise([*offsets, body_offset]))
-    return keys, parts if offsets else ()
+    return keys, tuple(Part(base + low, high - low) for low, high in places)
 
 
 def _parse_block(blob: Blob, data: memoryview, offset: int, form: int) -> EntryTable:
