@@ -32,7 +32,6 @@ from puffin_index.storage.arrays import cut_in_order
 
 _SOURCE = ["field_id", "source"]
 
-
 EntryRow: TypeAlias = dict[str, Any]
 """One entry by the names of its columns."""
 

@@ -18,7 +18,6 @@ Rows: TypeAlias = npt.NDArray[np.uint32]
 Selection: TypeAlias = Ints | slice
 """Elements of an array: their places, or a slice, which numpy takes without a copy."""
 
-
 _STRETCH = 65_536
 _Record = TypeVar("_Record", bound=np.generic)
 _Number = TypeVar("_Number", bound=np.integer)

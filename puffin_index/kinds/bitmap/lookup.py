@@ -34,7 +34,6 @@ Position: TypeAlias = tuple[int, int]
 Span: TypeAlias = tuple[Position, Position]
 """The entries from a position up to another one."""
 
-
 RowSetPlaces: TypeAlias = Ints
 """Offsets of row sets in the body or -1 - row, and their lengths, undefined for a row: shape (2, row sets)."""
 EntryTable: TypeAlias = tuple[SortedKeys, RowSetPlaces]

@@ -23,7 +23,6 @@ MAXIMUM_ROWS = 2**32
 _ROWS_OF_A_KEY = 2048
 _FULL_SEPARATOR_BYTES = 256
 
-
 PlacedColumn: TypeAlias = tuple[int, SortedColumn]
 """The column of one row group, behind its first row in the segment's row space, a multiple of 65,536."""
 

@@ -105,7 +105,6 @@ class RowNumbers:
 
 _WORD_BITS = 64
 
-
 KeyedRows: TypeAlias = tuple[npt.NDArray[np.integer], Rows]
 """The keys of some rows, and the numbers of these rows."""
 
