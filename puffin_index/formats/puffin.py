@@ -38,7 +38,6 @@ _ZSTD_BLOCK_STORED_BYTES = 4
 _WRITE_CHUNK_BYTES = 8 << 20
 _INT32_MAX = 2**31 - 1
 
-
 Int32: TypeAlias = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
 Int64: TypeAlias = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 

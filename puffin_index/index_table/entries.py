@@ -32,7 +32,6 @@ from puffin_index.storage.arrays import cut_in_order
 
 _SOURCE = ["field_id", "source"]
 
-
 EntryRow: TypeAlias = dict[str, Any]
 """One entry by the names of its columns."""
 
@@ -59,14 +58,8 @@ def source_of(io: FileIO, rows: Sequence[EntryRow], *, with_statistics: bool = T
 
 def field_kinds(entries: pa.Table) -> list[set[FieldKind]]:
     """Return the (field, kind) pairs of each entry, without statistics."""
-    return [
-        {
-            (directory["field_id"], directory["kind"])
-            for directory in directories
-            if not is_statistics(directory["kind"])
-        }
-        for directories in entries["directories"].to_pylist()
-    ]
+    every = entries["directories"].to_pylist()
+    return [{(one["field_id"], one["kind"]) for one in own if not is_statistics(one["kind"])} for own in every]
 
 
 def entry_files(entries: pa.Table) -> Iterator[FileIdentity]:

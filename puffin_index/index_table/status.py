@@ -56,7 +56,6 @@ class BuildScope:
 
 WHOLE_TABLE = BuildScope()
 
-
 _MOST_JUDGED = 10
 """Data files without an index whose footers are read for the reason."""
 

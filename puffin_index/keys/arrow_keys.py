@@ -58,7 +58,7 @@ def gather_column(batches: Iterable[pa.Array], value_type: ValueType, row_count:
         if column.row_count != row_count:
             raise BuildError(f"{column.row_count} rows of a row group of {row_count} were read")
         return column
-    return _gather_large(chain(_given_up(first), rest), value_type, row_count)
+    return _gather_large(chain(given_up(first), rest), value_type, row_count)
 
 
 def _take_until(batches: Iterable[pa.Array], most_bytes: int) -> tuple[list[pa.Array], Iterator[pa.Array] | None]:
@@ -72,7 +72,8 @@ def _take_until(batches: Iterable[pa.Array], most_bytes: int) -> tuple[list[pa.A
     return taken, None
 
 
-def _given_up(batches: list[pa.Array]) -> Iterator[pa.Array]:
+def given_up(batches: list[pa.Array]) -> Iterator[pa.Array]:
+    """Give batches away, so that nothing keeps them."""
     batches.reverse()
     while batches:
         yield batches.pop()
@@ -212,10 +213,9 @@ def key_array(column: Column) -> pa.Array:
 def signed_keys(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> pa.Array:
     """Return keys as `key_array` has them, `NEGATIVE_ZERO_KEY` for -0.0; raises UnsupportedError as `column_of`."""
     column = column_of(values, value_type)
-    keys = key_array(column)
-    return (
-        pc.if_else(pa.array(signed_zeros(values, column)), NEGATIVE_ZERO_KEY, keys) if value_type.is_floating else keys
-    )
+    if not value_type.is_floating:
+        return key_array(column)
+    return pc.if_else(pa.array(signed_zeros(values, column)), NEGATIVE_ZERO_KEY, key_array(column))
 
 
 def signed_zeros(values: pa.Array | pa.ChunkedArray, column: Column) -> Flags:

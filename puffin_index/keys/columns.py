@@ -13,15 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.keys.byte_strings import seem_distinct, sort_distinct, sort_keys
-from puffin_index.keys.order import (
-    bounds_of,
-    distinct_of_sorted,
-    gather,
-    order_by_key,
-    positions_of,
-    settle,
-    starts_of,
-)
+from puffin_index.keys.order import bounds_of, distinct_of_sorted, gather, order_by_key, positions_of, settle, starts_of
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys, bytes_of_keys
 from puffin_index.keys.value_types import IntColumnKeys, ValueType, wide_decimal_keys
 from puffin_index.storage.arrays import Flags, Ints, Rows, stretches

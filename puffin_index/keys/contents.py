@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.errors import BuildError, UnsupportedError
-from puffin_index.keys.arrow_keys import gather_column
+from puffin_index.keys.arrow_keys import gather_column, given_up
 from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.map_key import Part
 from puffin_index.keys.order import positions_of
@@ -92,7 +92,7 @@ def gather_contents(
     lacking = np.concatenate([np.empty(0, np.bool_), *(_flags(one.is_null()) for one in values)])
     open_rows = np.unique(rows[lacking])
     rows = rows[~lacking]
-    keys = gather_column(_known(values), value_type, len(rows))
+    keys = gather_column(map(pa.Array.drop_null, given_up(values)), value_type, len(rows))
     return ContentColumn(
         row_count, keys, rows, positions_of(is_null), positions_of(~is_null & (counts == 0)), open_rows
     )
@@ -112,16 +112,9 @@ def _gather_words(texts: Iterable[pa.Array], value_type: ValueType, row_count: i
     if first_row != row_count:
         raise BuildError(f"{first_row} rows of a row group of {row_count} were read")
     of_blocks = np.concatenate([np.empty(0, np.int64), *blocks]).astype(np.uint32)
-    keys = gather_column(_known(words), value_type, len(of_blocks))
+    keys = gather_column(map(pa.Array.drop_null, given_up(words)), value_type, len(of_blocks))
     null_rows, none = positions_of(np.concatenate([np.empty(0, np.bool_), *nulls])), np.empty(0, np.uint32)
     return ContentColumn(row_count, keys, of_blocks, null_rows, none, none, block_rows)
-
-
-def _known(values: list[pa.Array]) -> Iterator[pa.Array]:
-    """Give batches away, without NULL, so that nothing keeps them."""
-    values.reverse()
-    while values:
-        yield values.pop().drop_null()
 
 
 def _lists_of(array: pa.Array, part: Part) -> pa.Array:

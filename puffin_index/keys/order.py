@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_index.storage.arrays import Flags, Ints, Rows, Words, ramps, stretches
+from puffin_index.storage.arrays import Flags, Ints, Rows, Words, are_new, ramps, stretches
 
 _WORD_BITS = 64
 Packed: TypeAlias = Words | Rows
@@ -127,8 +127,7 @@ def settle(prefixes: Words, ordered: Ints | Words, rows: Rows) -> None:
 
 def distinct_of_sorted(ordered: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], Rows]:
     """Return the distinct keys and the start of each; smaller arrays are made first to save memory."""
-    changes = np.ones(len(ordered), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=changes[1:])
+    changes = are_new(ordered)
     starts = starts_of(changes)
     return ordered if changes.all() else ordered[changes], starts
 

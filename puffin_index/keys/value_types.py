@@ -148,8 +148,7 @@ def wide_decimal_keys(array: pa.Decimal128Array) -> pa.LargeBinaryArray:
     keys = np.ascontiguousarray(raw.reshape(-1, _DECIMAL_KEY_BYTES)[:, ::-1])
     keys[:, 0] ^= 0x80
     offsets = np.arange(0, (len(array) + 1) * _DECIMAL_KEY_BYTES, _DECIMAL_KEY_BYTES, dtype=np.int64)
-    valid = None if array.null_count == 0 else pa.array(array.is_valid().to_numpy(zero_copy_only=False))
-    flags = None if valid is None else valid.buffers()[1]
+    flags = pa.array(array.is_valid().to_numpy(zero_copy_only=False)).buffers()[1] if array.null_count else None
     return pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(array), [flags, pa.py_buffer(offsets), pa.py_buffer(keys)]
     )
@@ -174,11 +173,12 @@ def form_of(value_type: ValueType) -> int:
     return BYTES if value_type.domain == "bytes" else _FORMS.get(value_type.name, INT64)
 
 
-def is_form_of(form: int, value_type: ValueType) -> bool:
-    """Return whether blobs of a column may have a form: that of its type, or of a type it was promoted from."""
+def check_form(form: int, value_type: ValueType, location: str) -> None:
+    """Raise UnsupportedError unless a blob has the form of its column's type, or of a type it was promoted from."""
     own = form_of(value_type)
     promoted = {INT64: (INT32,), FLOAT64: (FLOAT32,)}
-    return form == own or form in promoted.get(own, ())
+    if form != own and form not in promoted.get(own, ()):
+        raise UnsupportedError(f"{location}: form {form} is not one of a {value_type.name} column")
 
 
 def width_of(form: int) -> int:

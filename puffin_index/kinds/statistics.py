@@ -37,13 +37,12 @@ def statistics_of(ordered: SortedColumn) -> ColumnStatistics:
     # Ranks of another type would make the search copy the starts to a wider type.
     ranks = np.linspace(0, valid_count - 1, QUANTILE_COUNT).round().astype(starts.dtype)
     quantiles = tuple_of_keys(chosen_keys(keys, np.searchsorted(starts, ranks, "right") - 1))
-    minimum, maximum = tuple_of_keys(chosen_keys(keys, np.array([0, len(keys) - 1])))
     return ColumnStatistics(
         ordered.row_count,
         ordered.null_count,
-        int(starts[-1] - starts[-2]) if column.value_type.is_floating and maximum == NAN_KEY else 0,
+        int(starts[-1] - starts[-2]) if column.value_type.is_floating and quantiles[-1] == NAN_KEY else 0,
         ordered.distinct_count,
-        minimum,
-        maximum,
+        quantiles[0],
+        quantiles[-1],
         quantiles,
     )

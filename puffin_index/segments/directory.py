@@ -30,7 +30,7 @@ VERSION = b"1"
 
 _LARGE_BYTES = 1 << 20
 
-_NUMBERS = ("first_row_group", "row_groups", "offset", "length")
+NUMBERS = ("first_row_group", "row_groups", "offset", "length")
 
 DIRECTORY = pa.schema(
     [
@@ -168,7 +168,7 @@ def parse_directory(blob: Blob, data: memoryview) -> Directory:
 
 def _flaw_of(batch: pa.RecordBatch) -> str | None:
     """Return the flaw in the columns of a directory as text; None without a flaw."""
-    for name in _NUMBERS:
+    for name in NUMBERS:
         if not pa.types.is_signed_integer(batch.schema.field(name).type):
             return f"whose {name} are no integers"
         if bool((int64_column(batch, name) < 0).any()):

@@ -13,7 +13,6 @@ from puffin_index.storage.binary import write_int64_be
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob, RangedReader
 
-_PLACE = ("first_row_group", "row_groups", "offset", "length")
 _CONTAINER_MAGIC = write_int64_be(MAGIC)
 
 
@@ -60,7 +59,7 @@ def read_payload_places(reader: RangedReader, footer: PuffinFile) -> Iterator[Pa
     for blob in footer.blobs:
         if blob.type == dirs.DIRECTORY_BLOB:
             field_id, directory = _read(reader, blob)
-            columns = (directory.numbers(name).tolist() for name in _PLACE)
+            columns = (directory.numbers(name).tolist() for name in dirs.NUMBERS)
             for blob_type, *place in zip(directory.blob_types.to_pylist(), *columns, strict=True):
                 yield PayloadPlace(field_id, directory.kind, directory.type_name, blob_type, *place)
 

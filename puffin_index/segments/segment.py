@@ -162,10 +162,8 @@ class SegmentWriter:
             place = {"offset": blob.offset, "length": blob.length, "xxh64": blob.properties[BLOB_CHECKSUM]}
             places.append({"field_id": field_id, "kind": kind, **place})
         rows = [row for file in covered for row in _row_groups(file)]
-        self._writer.add(
-            directory.ROW_GROUPS_BLOB,
-            directory.serialize_batch(pa.RecordBatch.from_pylist(rows, directory.ROW_GROUPS), {}),
-        )
+        batch = pa.RecordBatch.from_pylist(rows, directory.ROW_GROUPS)
+        self._writer.add(directory.ROW_GROUPS_BLOB, directory.serialize_batch(batch, {}))
         summary = self._writer.finish()
         return Segment(location, summary.file_size, summary.footer_size, covered, tuple(places), tuple(skipped))
 

@@ -64,12 +64,7 @@ class SourceSegment:
     @cached_property
     def spans(self) -> Ints:
         """Base and row count of each row group, shape (row groups, 2)."""
-        return np.column_stack(
-            (
-                dirs.int64_column(self.row_groups, "base"),
-                dirs.int64_column(self.row_groups, "row_count"),
-            )
-        )
+        return np.column_stack([dirs.int64_column(self.row_groups, name) for name in ("base", "row_count")])
 
     @cached_property
     def blobs(self) -> dict[tuple[int, int, str], BlobMetadata]:

@@ -18,7 +18,6 @@ Rows: TypeAlias = npt.NDArray[np.uint32]
 Selection: TypeAlias = Ints | slice
 """Elements of an array: their places, or a slice, which numpy takes without a copy."""
 
-
 _STRETCH = 65_536
 _Record = TypeVar("_Record", bound=np.generic)
 _Number = TypeVar("_Number", bound=np.integer)
@@ -40,19 +39,20 @@ def ramps(starts: Ints, counts: Ints, step: int = 1) -> Ints:
 
 def distinct(ascending: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
     """Return the different numbers among ascending ones. `np.unique` takes ten times as long, as it hashes them."""
-    return ascending[_are_new(ascending)]
+    return ascending[are_new(ascending)]
 
 
 def numbered(ascending: Ints) -> tuple[Ints, Ints]:
     """Return the different numbers among ascending ones, and the place of each ascending one among these."""
-    are_new = _are_new(ascending)
-    return ascending[are_new], np.cumsum(are_new) - 1
+    is_new = are_new(ascending)
+    return ascending[is_new], np.cumsum(is_new) - 1
 
 
-def _are_new(ascending: npt.NDArray[np.integer]) -> Flags:
-    are_new = np.ones(len(ascending), np.bool_)
-    np.not_equal(ascending[1:], ascending[:-1], out=are_new[1:])
-    return are_new
+def are_new(numbers: npt.NDArray[_Record]) -> Flags:
+    """Say which numbers differ from the one before; the first does."""
+    changes = np.ones(len(numbers), np.bool_)
+    np.not_equal(numbers[1:], numbers[:-1], out=changes[1:])
+    return changes
 
 
 def stretches(end: int, first: int = 0) -> Iterator[tuple[int, int]]:

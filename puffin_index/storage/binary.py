@@ -34,36 +34,34 @@ def check_inside(what: str, size: int, offset: int, length: int, location: str, 
 
 
 class ByteCursor:
-    """Read bytes from front to back; all methods raise CorruptFileError, without moving, at their end."""
+    """Read bytes from front to back; all methods raise CorruptFileError, without moving, at their end.
 
-    __slots__ = ("_base_offset", "_data", "_location", "_position")
+    `position` is the number of bytes read.
+    """
+
+    __slots__ = ("_base_offset", "_data", "_location", "position")
 
     def __init__(self, data: Buffer, location: str = "<bytes>", base_offset: int = 0) -> None:
         self._data = memoryview(data).cast("B")
         self._location = location
         self._base_offset = base_offset
-        self._position = 0
-
-    @property
-    def position(self) -> int:
-        """The number of bytes read."""
-        return self._position
+        self.position = 0
 
     @property
     def remaining(self) -> int:
         """The number of bytes left."""
-        return len(self._data) - self._position
+        return len(self._data) - self.position
 
     def corrupt(self, reason: str) -> CorruptFileError:
         """Return an error that points at the next byte, to be raised by the caller."""
-        return CorruptFileError(reason, location=self._location, offset=self._base_offset + self._position)
+        return CorruptFileError(reason, location=self._location, offset=self._base_offset + self.position)
 
     def bytes(self, length: int, what: str = "byte string") -> memoryview:
         """Return the next `length` bytes, without a copy."""
-        check_inside(what, len(self._data), self._position, length, self._location, self._base_offset)
-        start = self._position
-        self._position = start + length
-        return self._data[start : self._position]
+        check_inside(what, len(self._data), self.position, length, self._location, self._base_offset)
+        start = self.position
+        self.position = start + length
+        return self._data[start : self.position]
 
     def count(self, value: int, item_bytes: int, what: str = "items") -> int:
         """Return a count of items if the bytes left have room: to be checked before memory is allocated for them."""

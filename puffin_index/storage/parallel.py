@@ -34,7 +34,6 @@ _NAME: Final = "puffin-index"
 
 _worker = threading.local()
 
-
 _lock = threading.Lock()
 _left = [MOST_AT_ONCE]
 """How many threads all callers together may still take."""

@@ -21,15 +21,7 @@ from puffin_index.keys.contents import BLOCK_ROWS, LEAST_BLOCK_ROWS, MOST_BLOCK_
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.map_key import CONTENT
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import (
-    MergePart,
-    OpenIndex,
-    Payload,
-    StoredPayload,
-    as_it_was,
-    merge_no_larger,
-    runs_of,
-)
+from puffin_index.kinds.base import MergePart, OpenIndex, Payload, StoredPayload, as_it_was, merge_no_larger, runs_of
 from puffin_index.kinds.bitmap.blob import serialize_bitmaps
 from puffin_index.kinds.bitmap.lookup import BitmapIndex
 from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options, Proof

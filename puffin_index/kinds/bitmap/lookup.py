@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray, join_keys, sorted_keys_of
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys, check_separators
-from puffin_index.keys.value_types import BYTES, DTYPES, from_stored, is_form_of, width_of
+from puffin_index.keys.value_types import BYTES, DTYPES, check_form, from_stored, width_of
 from puffin_index.kinds.base import LookUp, OpenIndex, RowSet, StoredPayload
 from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_few_keys
@@ -34,7 +33,6 @@ Position: TypeAlias = tuple[int, int]
 """A block, and an entry in the block."""
 Span: TypeAlias = tuple[Position, Position]
 """The entries from a position up to another one."""
-
 
 RowSetPlaces: TypeAlias = Ints
 """Offsets of row sets in the body or -1 - row, and their lengths, undefined for a row: shape (2, row sets)."""
@@ -63,13 +61,10 @@ def _parse_header(blob: Blob, data: memoryview, row_count: int, form: int) -> Bl
     cursor.bytes(used)
     body_offset = cursor.int32_be()
     base = cursor.position
-    offsets = entries["offset"].tolist()
-    if not 0 <= body_offset <= blob.length - base or any(
-        low >= high for low, high in pairwise([*offsets, body_offset])
-    ):
+    places = list(pairwise([*entries["offset"].tolist(), body_offset]))
+    if not 0 <= body_offset <= blob.length - base or any(low >= high for low, high in places):
         raise cursor.corrupt("blocks that overlap or leave the blob")
-    parts = tuple(Part(base + low, high - low) for low, high in pairwise([*offsets, body_offset]))
-    return keys, parts if offsets else ()
+    return keys, tuple(Part(base + low, high - low) for low, high in places)
 
 
 def _parse_block(blob: Blob, data: memoryview, offset: int, form: int) -> EntryTable:
@@ -225,8 +220,7 @@ class BitmapIndex(OpenIndex, HoldsKeys):
         blob = payload.blob
         numbers = check_layout(blob, payload.layout, LAYOUT_NUMBERS)[1:LAYOUT_NUMBERS]
         form, version, header_end, checksum, body_start, null_offset, null_length = numbers
-        if not is_form_of(form, payload.value_type):
-            raise UnsupportedError(f"{blob.location}: form {form} is not one of a {payload.value_type.name} column")
+        check_form(form, payload.value_type, blob.location)
         if version != VERSION or not 0 < header_end <= body_start <= blob.length or null_length < NO_NULLS:
             raise corrupt(blob, "a layout that does not describe a bitmap blob")
         self._blob = blob

@@ -12,11 +12,10 @@ import pyarrow as pa
 import xxhash
 from pyroaring import BitMap
 
-from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import KeyArray, SortedColumn
 from puffin_index.keys.leaf import SetTest
-from puffin_index.keys.value_types import FLOAT32, FLOAT64, form_of, from_stored, is_form_of, to_stored
+from puffin_index.keys.value_types import FLOAT32, FLOAT64, check_form, form_of, from_stored, to_stored
 from puffin_index.kinds.base import LookUp, OpenIndex, Payload, RowSet, StoredPayload
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.binary import write_int32_be
@@ -129,14 +128,13 @@ class BloomIndex(OpenIndex):
     """
 
     def __init__(self, payload: StoredPayload) -> None:
-        blob, value_type = payload.blob, payload.value_type
+        blob = payload.blob
         self._row_count = payload.row_count
         bit_bytes = blob.length - BITS_OFFSET
         if not 0 < bit_bytes <= MAXIMUM_BITS // 8:
             raise corrupt(blob, f"a bloom filter of {blob.length} bytes")
         _, form, k, page_bytes, *packed = check_layout(blob, payload.layout, _LAYOUT_NUMBERS)
-        if not is_form_of(form, value_type):
-            raise UnsupportedError(f"{blob.location}: form {form} is not one of a {value_type.name} column")
+        check_form(form, payload.value_type, blob.location)
         if not 0 < k <= MAXIMUM_BITS_A_KEY or page_bytes < 1:
             raise corrupt(blob, f"a bloom filter of {k} bits a key, {page_bytes} bytes a page")
         self._blob = blob

@@ -14,7 +14,7 @@ from pyroaring import BitMap
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
-from puffin_index.keys.value_types import is_form_of
+from puffin_index.keys.value_types import check_form
 from puffin_index.kinds.base import LookUp, OpenIndex, Payload, RowSet, StoredPayload
 from puffin_index.kinds.bloom.filter import (
     MAXIMUM_BITS,
@@ -89,8 +89,7 @@ class BloomMatrix(OpenIndex):
         blob, row_groups = payload.blob, len(payload.spans)
         numbers = check_layout(blob, payload.layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
         form, count, directory_from, checksum = numbers
-        if not is_form_of(form, payload.value_type):
-            raise UnsupportedError(f"{blob.location}: form {form} is not one of a {payload.value_type.name} column")
+        check_form(form, payload.value_type, blob.location)
         if count != row_groups or not 0 <= directory_from <= blob.length:
             raise corrupt(blob, f"a bloom matrix of {count} row groups, not {row_groups}")
         self.form = form

@@ -223,7 +223,7 @@ CODES = ValueType("long")
 
 
 class BitSlicedIndex(OpenIndex, HoldsKeys):
-    """Answer tests of integers from the two halves of a blob."""
+    """Answer tests of integers from the two halves of a blob; `value_count` rows have a number."""
 
     def __init__(
         self, blob: Blob, halves: Sequence[Half], row_count: int, value_type: ValueType, *, is_own: bool
@@ -232,11 +232,7 @@ class BitSlicedIndex(OpenIndex, HoldsKeys):
         self._blob = blob
         self._value_type = value_type
         self._readers = [HalfReader(blob, half, row_count, is_own=is_own) for half in halves]
-
-    @property
-    def value_count(self) -> int:
-        """The number of rows that have a number, from the layout."""
-        return sum(reader.half.row_count for reader in self._readers)
+        self.value_count = sum(half.row_count for half in halves)
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
         """Prepare a test; nothing is read for that."""

@@ -203,13 +203,14 @@ def _parse_directory(blob: Blob, data: memoryview, asked_form: int) -> _Director
 
 
 class DictionaryCodedIndex(OpenIndex, HoldsKeys):
-    """Answer tests of keys from a dictionary and the slices of codes."""
+    """Answer tests of keys from a dictionary and the slices of codes; `value_count` rows have a key."""
 
     def __init__(self, blob: Blob, directory: Part, codes: BitSlicedIndex, value_type: ValueType) -> None:
         self._blob = blob
         self._value_type = value_type
         self._dictionary = DictionaryReader(blob, directory, value_type.domain)
         self._codes = codes
+        self.value_count = codes.value_count
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
         """Prepare a test; nothing is read for that."""
@@ -229,11 +230,6 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
         directory = yield from self._dictionary.opened()
         return None if directory.key_count > most else (yield from self._dictionary.keys())
 
-    @property
-    def value_count(self) -> int:
-        """The number of non-NULL rows, from the layout."""
-        return self._codes.value_count
-
     def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows."""
         codes, valid = yield from self._codes.numbers(rows)
@@ -242,11 +238,10 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
         if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(keys):
             raise corrupt(self._blob, "codes that the dictionary does not have")
         if isinstance(keys, np.ndarray):
-            own = keys[codes] if len(keys) else codes
-            return Column(self._value_type, len(codes), own, valid)
-        return Column(
-            self._value_type, len(codes), keys.take(pa.array(codes, mask=None if valid is None else ~valid)), valid
-        )
+            found = keys[codes] if len(keys) else codes
+        else:
+            found = keys.take(pa.array(codes, mask=None if valid is None else ~valid))
+        return Column(self._value_type, len(codes), found, valid)
 
     def sets_of(self) -> Reading[KeySets | None]:
         """Return the rows of each key; None if there are many keys."""

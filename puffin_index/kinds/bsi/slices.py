@@ -117,11 +117,8 @@ def _bits_of_half(numbers: npt.NDArray[np.integer], chosen: Flags | None, sign: 
         return None
     where: Flags | Literal[True] = True if chosen is None else chosen
     limits = np.iinfo(numbers.dtype)
-    bounds = (
-        sign * int(numbers.min(where=where, initial=limits.max)),
-        sign * int(numbers.max(where=where, initial=limits.min)),
-    )
-    minimum, maximum = min(bounds), max(bounds)
+    least, most = numbers.min(where=where, initial=limits.max), numbers.max(where=where, initial=limits.min)
+    minimum, maximum = sorted((sign * int(least), sign * int(most)))
     slice_count = (maximum - minimum).bit_length()
     bits = np.zeros((1 + slice_count, block_count(len(numbers)) * BLOCK_BYTES), np.uint8)
     flags = np.ones(count, np.bool_) if chosen is None else chosen

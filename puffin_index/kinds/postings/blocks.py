@@ -20,7 +20,7 @@ import zstandard
 from puffin_index.keys.sorted_keys import bytes_of_keys, cut_blocks
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers
 from puffin_index.roaring import serialize_row_sets
-from puffin_index.storage.arrays import Flags, Ints, Rows, Words, ramps
+from puffin_index.storage.arrays import Flags, Ints, Rows, Words, are_new, ramps
 from puffin_index.storage.bit_packing import bit_lengths, bounds_of_streams, pack_streams
 
 KEY_CONTENT_LIMIT_BYTES = 32 * 1024
@@ -123,8 +123,7 @@ def _smaller(block: WrittenBlock, keys: Words, rows: Rows, numbers: RowNumbers) 
 
 
 def _runs(keys: Words, rows: Rows) -> _Runs:
-    is_first_of_key = np.ones(len(keys), np.bool_)
-    np.not_equal(keys[1:], keys[:-1], out=is_first_of_key[1:])
+    is_first_of_key = are_new(keys)
     begins = is_first_of_key.copy()
     begins[1:] |= rows[1:] - rows[:-1] != 1
     if begins.all():

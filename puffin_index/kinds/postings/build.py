@@ -11,7 +11,7 @@ from puffin_index.keys.leaf import Key
 from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.blocks import Sizes, WrittenBlock, write_blocks
-from puffin_index.kinds.postings.pages import Child, write_directory
+from puffin_index.kinds.postings.pages import Child, append_directory
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_rows
 from puffin_index.roaring import serialize_row_sets
 from puffin_index.storage.arrays import Ints, Rows
@@ -22,7 +22,6 @@ DEFAULT_SIZES = Sizes()
 MAXIMUM_ROWS = 2**32
 _ROWS_OF_A_KEY = 2048
 _FULL_SEPARATOR_BYTES = 256
-
 
 PlacedColumn: TypeAlias = tuple[int, SortedColumn]
 """The column of one row group, behind its first row in the segment's row space, a multiple of 65,536."""
@@ -46,9 +45,7 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
     numbers = number_rows([(base, own.column.row_count) for base, own in columns])
     ordered = order_rows([own for _, own in columns], numbers, is_bytes)
     data = bytearray()
-    groups = max(int(np.count_nonzero(numbers.row_counts)), 1)
-    are_sets = ordered.has_keys(most_set_keys(len(ordered)) // groups)
-    blocks = append_blocks(data, ordered, numbers, sizes, are_sets=are_sets)
+    blocks = append_blocks(data, ordered, numbers, sizes)
     nulls = np.concatenate([own.column.null_rows + np.uint32(base) for base, own in columns])
     return finish_postings(data, blocks, nulls, is_bytes, numbers, sizes)
 
@@ -68,12 +65,16 @@ def append_blocks(
     sizes: Sizes,
     before_all: bytes | None = None,
     *,
-    are_sets: bool,
+    are_sets: bool | None = None,
 ) -> list[Child]:
     """Append the blocks of some rows to a blob as they come, so that memory holds each block only once.
 
-    In the bytes domain, `before_all` is the last key of earlier blocks. With `are_sets`, all blocks are row sets.
+    In the bytes domain, `before_all` is the last key of earlier blocks. With `are_sets`, all blocks are row sets; None
+    where these are all rows, of which that depends.
     """
+    if are_sets is None:
+        groups = max(int(np.count_nonzero(numbers.row_counts)), 1)
+        are_sets = ordered.has_keys(most_set_keys(len(ordered)) // groups)
     separate = _separators_of(ordered, before_all)
     children: list[Child] = []
     for block in write_blocks(ordered, numbers, sizes, are_sets=are_sets):
@@ -87,26 +88,24 @@ def finish_postings(
     data: bytearray, blocks: Sequence[Child], null_rows: Rows, is_bytes: bool, numbers: RowNumbers, sizes: Sizes
 ) -> Payload:
     """Complete a payload from the bytes and descriptions of its blocks, and the NULL rows of the row space."""
-    nulls = serialize_row_sets(null_rows, (0, len(null_rows)))[0] if len(null_rows) else b""
-    nulls_from = len(data)
-    data += nulls
-    pages_from, root_from, root_sum = finish_directory(data, blocks, is_bytes, sizes)
+    _, places = append_others(data, [null_rows], blocks, is_bytes, sizes)
     row_count = sum(block.row_count for block in blocks)
     counts = [row_count, numbers.row_count - row_count, numbers.checksum]
-    places = [nulls_from, checksum32(nulls), pages_from, root_from, root_sum]
     layout = np.array([LAYOUT_VERSION, is_bytes, *counts, *places], np.int64)
     return Payload(POSTINGS, data, layout, len(numbers.bases))
 
 
-def finish_directory(data: bytearray, blocks: Sequence[Child], is_bytes: bool, sizes: Sizes) -> tuple[int, int, int]:
-    """Append the directory of some blocks; return where its pages and its root begin, and the root's checksum."""
-    pages_from = len(data)
-    pages, root = write_directory(blocks, is_bytes, pages_from, sizes.root_bytes, sizes.page_bytes)
-    for page in pages:
-        data += page
-    root_from = len(data)
-    data += root
-    return pages_from, root_from, checksum32(root)
+def append_others(
+    data: bytearray, others: Sequence[Rows], blocks: Sequence[Child], is_bytes: bool, sizes: Sizes
+) -> tuple[list[int], list[int]]:
+    """Append sets of other rows, and the directory of the blocks.
+
+    Return the length of each set; start and checksum of all sets, and what `append_directory` returns.
+    """
+    sets = [serialize_row_sets(own, (0, len(own)))[0] if len(own) else b"" for own in others]
+    sets_from, content = len(data), b"".join(sets)
+    data += content
+    return list(map(len, sets)), [sets_from, checksum32(content), *append_directory(data, blocks, is_bytes, sizes)]
 
 
 def _separators_of(ordered: OrderedRows, before_all: bytes | None) -> Callable[[WrittenBlock], tuple[Key, bool]]:

@@ -61,6 +61,16 @@ def key_rows(blocks: ParsedBlocks) -> KeyRows:
     return KeyRows(keys, codes, np.concatenate((starts, ramps(starts[places] + 1, later))))
 
 
+def join_key_rows(parts: Sequence[KeyRows], is_bytes: bool) -> KeyRows:
+    """Join parts whose keys ascend through all of them."""
+    nothing = np.empty(0, np.int64)
+    firsts = np.cumsum([0, *(len(part.keys) for part in parts)]).tolist()
+    # The codes of a part may be of a type that is too small for those of all.
+    codes = [part.codes.astype(np.int64) + first for part, first in zip(parts, firsts[:-1], strict=True)]
+    numbers = np.concatenate([nothing, *(part.numbers for part in parts)])
+    return KeyRows(join_keys([part.keys for part in parts], is_bytes), np.concatenate([nothing, *codes]), numbers)
+
+
 def rows_of_keys(asked: AskedBlocks, keys: KeyArray) -> KeyRows:
     """Decode the rows of ascending keys, each in an interval of the cuts, or raise CorruptFileError."""
     blocks = parse_blocks([asked.stored], asked.is_bytes)
@@ -101,8 +111,8 @@ def group_codes(blocks: ParsedBlocks) -> Ints:
     return ramps(np.repeat(first_codes, blocks.section_counts), blocks.groups)
 
 
-def column_of_codes(value_type: ValueType, keys: KeyArray, codes: Codes) -> Column:
-    """Return the column of rows with these codes."""
+def column_of_codes(value_type: ValueType, keys: KeyArray, codes: npt.NDArray[np.integer]) -> Column:
+    """Return the column of rows with these `Codes`, of whichever type."""
     known: Flags = codes > 0
     valid = None if known.all() else known
     if isinstance(keys, np.ndarray):
@@ -202,18 +212,11 @@ class RowsWithin(KeysWithin):
         if rows is None:
             raise corrupt(self.blob, "rows of other keys are asked for")
         wanted = self.numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))
-        parts = yield from self.read()
-        every = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
-        codes, first = no_codes(len(every), sum(len(part.keys) for part in parts)), 0
-        ends = np.cumsum([len(part.numbers) for part in parts]).tolist()
-        for part, end in zip(parts, ends, strict=True):
-            codes[end - len(part.numbers) : end] = part.codes.astype(codes.dtype) + codes.dtype.type(first + 1)
-            first += len(part.keys)
-        order = np.argsort(every, kind="stable")
-        ordered = every[order]
+        every = join_key_rows((yield from self.read()), self.value_type.domain == "bytes")
+        order = np.argsort(every.numbers, kind="stable")
+        ordered = every.numbers[order]
         places = np.searchsorted(ordered, wanted)
         is_there = places < len(ordered)
         if not is_there.all() or (ordered[places] != wanted).any() or (ordered[1:] == ordered[:-1]).any():
             raise corrupt(self.blob, "rows with two keys, or with none that the test asks for")
-        keys = join_keys([part.keys for part in parts], self.value_type.domain == "bytes")
-        return column_of_codes(self.value_type, keys, codes[order[places]])
+        return column_of_codes(self.value_type, every.keys, every.codes[order[places]] + 1)

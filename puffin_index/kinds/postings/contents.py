@@ -7,8 +7,7 @@ rows are NULL, which contain nothing, and which contain NULL.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -16,21 +15,21 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from puffin_index.keys.asked import AskedTest
-from puffin_index.keys.columns import SortedColumn, chosen_keys, join_keys
+from puffin_index.keys.columns import SortedColumn, chosen_keys
 from puffin_index.keys.contents import SortedContents
-from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
+from puffin_index.keys.leaf import RangeTest, SetTest
 from puffin_index.kinds.base import LookUp, MergePart, Payload, RowSet, StoredPayload
 from puffin_index.kinds.postings.blocks import Sizes
-from puffin_index.kinds.postings.build import DEFAULT_SIZES, append_blocks, finish_directory, most_set_keys, number_rows
-from puffin_index.kinds.postings.directory import Cuts, bounds_of, cuts_at
+from puffin_index.kinds.postings.build import DEFAULT_SIZES, append_blocks, append_others, number_rows
+from puffin_index.kinds.postings.columns import join_key_rows
+from puffin_index.kinds.postings.directory import Cuts, bounds_of
 from puffin_index.kinds.postings.merge import ROWS_AT_ONCE, merge_blocks, sources_of
 from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_rows
-from puffin_index.kinds.postings.stored import NO_BLOCKS, BlockPlan, KeyBlocks
-from puffin_index.roaring import deserialize, serialize_row_sets
-from puffin_index.storage.arrays import Ints, Rows
-from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, parts_of
-from puffin_index.storage.ranged import Reading, at_once, run
+from puffin_index.kinds.postings.stored import BlockPlan, KeyBlocks
+from puffin_index.storage.arrays import Ints, Rows, are_new
+from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, corrupt
+from puffin_index.storage.ranged import Reading, run
 
 CONTENTS = "puffin-index-contents-v1"
 _LAYOUT_NUMBERS = 15
@@ -43,15 +42,6 @@ PlacedContents: TypeAlias = tuple[int, SortedContents]
 """What the rows of a row group contain, behind its first row in the segment's row space, a multiple of 65,536."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OtherRows:
-    """The rows, in the row space, that are NULL, that contain nothing, and that contain NULL."""
-
-    null: BitMap
-    empty: BitMap
-    open: BitMap
-
-
 def build_contents(columns: Sequence[PlacedContents], sizes: Sizes = DEFAULT_SIZES) -> Payload:
     """Build the payload of all row groups of a segment: columns of one type, by ascending base.
 
@@ -60,12 +50,10 @@ def build_contents(columns: Sequence[PlacedContents], sizes: Sizes = DEFAULT_SIZ
     is_bytes = columns[0][1].column.value_type.domain == "bytes"
     every = [own.contents for _, own in columns]
     rows, block_rows = number_rows([(base, own.row_count) for base, own in columns]), every[0].block_rows
-    numbers = RowNumbers.of_blocks(rows.spans, block_rows)
+    numbers = RowNumbers.of(rows.spans, block_rows)
     ordered = _each_once(order_rows([own for _, own in columns], numbers, is_bytes, [one.blocks for one in every]))
     data = bytearray()
-    groups = max(int(np.count_nonzero(numbers.row_counts)), 1)
-    are_sets = ordered.has_keys(most_set_keys(len(ordered)) // groups)
-    blocks = append_blocks(data, ordered, numbers, sizes, are_sets=are_sets)
+    blocks = append_blocks(data, ordered, numbers, sizes)
     bases = [np.uint32(base) for base, _ in columns]
     others = [
         np.concatenate([found + base for found, base in zip(own, bases, strict=True)])
@@ -76,10 +64,9 @@ def build_contents(columns: Sequence[PlacedContents], sizes: Sizes = DEFAULT_SIZ
 
 def _each_once(ordered: OrderedRows) -> OrderedRows:
     """Leave out that a row contains a key again."""
-    is_first = np.ones(len(ordered), np.bool_)
-    is_first[1:] = ordered.words[1:] != ordered.words[:-1]
+    is_first = are_new(ordered.words)
     if ordered.rows is not None:
-        is_first[1:] |= ordered.rows[1:] != ordered.rows[:-1]
+        is_first |= are_new(ordered.rows)
     if is_first.all():
         return ordered
     rows = None if ordered.rows is None else ordered.rows[is_first]
@@ -95,12 +82,9 @@ def _finish(
     block_rows: int,
     sizes: Sizes,
 ) -> Payload:
-    sets = [serialize_row_sets(own, (0, len(own)))[0] if len(own) else b"" for own in others]
-    sets_from, sets_sum = len(data), checksum32(b"".join(sets))
-    data += b"".join(sets)
-    pages_from, root_from, root_sum = finish_directory(data, blocks, is_bytes, sizes)
+    lengths, (sets_from, sets_sum, *directory) = append_others(data, others, blocks, is_bytes, sizes)
     counts = [block_rows, sum(block.row_count for block in blocks), *map(len, others), rows.checksum]
-    places = [sets_from, len(sets[0]), len(sets[1]), sets_sum, pages_from, root_from, root_sum]
+    places = [sets_from, *lengths[:2], sets_sum, *directory]
     layout = np.array([LAYOUT_VERSION, is_bytes, *counts, *places], np.int64)
     return Payload(CONTENTS, data, layout, len(rows.bases))
 
@@ -120,88 +104,44 @@ class ContentsIndex(KeyBlocks):
         sets_from, null_bytes, empty_bytes, sets_sum, pages_from, root_from, root_sum = places
         if not 0 < block_rows <= _MOST_BLOCK_ROWS or _MOST_BLOCK_ROWS % block_rows:
             raise corrupt(blob, f"blocks of {block_rows} rows")
+        sets = Part(sets_from, pages_from - sets_from, sets_sum)
         root = Part(root_from, blob.length - root_from, root_sum)
-        super().__init__(payload, form, pair_count, sets_from, root, block_rows)
-        self._row_space, self.block_rows = RowNumbers.of(payload.spans), block_rows
+        starts, counts = (0, null_bytes, null_bytes + empty_bytes), (null_count, empty_count, open_count)
+        super().__init__(payload, form, pair_count, sets, starts, counts, root, block_rows)
         if not 0 <= sets_from <= pages_from <= root_from <= blob.length or min(pair_count, null_bytes, empty_bytes) < 0:
             raise corrupt(blob, "a layout that describes no contents blob")
-        if null_count + empty_count > self._row_space.row_count or groups_sum != self._row_space.checksum:
+        if null_count + empty_count > self.row_space.row_count or groups_sum != self.row_space.checksum:
             raise corrupt(blob, "contents of other row groups")
-        self._counts = null_count, empty_count, open_count
-        self._pair_count = pair_count
-        self._sets = Part(sets_from, pages_from - sets_from, sets_sum)
-        self._ends = null_bytes, null_bytes + empty_bytes
-        self._others: OtherRows | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """The approximate memory in bytes, including the read part of the directory."""
-        others = 0 if self._others is None else self._sets.length
-        return self.directory.nbytes + self._numbers.nbytes + self._row_space.nbytes + others
-
-    @property
-    def pair_count(self) -> int:
-        """The number of pairs of a row and a key that it contains."""
-        return self._pair_count
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """The rows of all pairs together, and the number of keys; no keys before a test of keys is prepared."""
-        return self._pair_count * self.block_rows, self.directory.key_count
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
-        """Find the places of a test in the directory, as few pages of it as that takes."""
-        test, not_null = asked.test, self._row_space.row_count - self._counts[0]
-        if isinstance(test, NullTest):
-            count = self._counts[0] if test.is_null else not_null
-            return LookUp((count, count), self._nulls_cost(), partial(self._null_test, test.is_null))
-        if test == NOTHING and self.block_rows == 1:
-            count = self._counts[1]
-            return LookUp((count, count), self._nulls_cost(), self._empty_rows)
-        yield from self.directory.load(NO_BLOCKS)
-        cuts = yield from cuts_at(asked.places(self._is_bytes), self.directory)
-        bounds = self._bounds(asked, cuts)
-        if not bounds[1]:
-            return LookUp((0, 0), (0, 0), lambda _: at_once(RowSet(BitMap(), True)))
-        # What other keys have says nothing of the rows with these: a row may have both.
-        plan = self._option(cuts, asked.negated)
-        is_short = not plan.subtract and len(plan.blocks) > 0
-        return LookUp(
-            bounds,
-            plan.cost,
-            partial(self._rows, plan),
-            partial(self._read_asked, plan.blocks, plan.cuts) if is_short and self.block_rows == 1 else None,
-        )
+        """Prepare a test as postings do; one set has the rows that contain nothing."""
+        if asked.test == NOTHING and self.block_rows == 1:
+            count = self._set_counts[1]
+            return LookUp((count, count), self._sets_cost(), self._empty_rows)
+        return (yield from super().prepare(asked))
 
     def _bounds(self, asked: AskedTest, cuts: Cuts) -> tuple[int, int]:
-        not_null = self._row_space.row_count - self._counts[0]
+        not_null = self.row_space.row_count - self._set_counts[0]
         if asked.negated:
             return 0, not_null
         least, most = bounds_of(cuts, self.directory)
         if self.block_rows > 1:
             # The last block of a row group may have a single row.
-            return min(least, 1), min(most * self.block_rows, self._row_space.row_count)
+            return min(least, 1), min(most * self.block_rows, self.row_space.row_count)
         # A row with several of the keys counts once.
         is_one = isinstance(asked.test, SetTest) and len(asked.test.keys) == 1
         return least if is_one else min(least, 1), min(most, not_null)
 
-    def _null_test(self, is_null: bool, candidates: BitMap | None) -> Reading[RowSet]:
-        others = yield from self.others()
-        found = others.null if is_null else self._row_space.every_row - others.null
-        return RowSet(found.copy() if candidates is None else found & candidates, True)
-
     def _empty_rows(self, candidates: BitMap | None) -> Reading[RowSet]:
-        found = (yield from self.others()).empty
+        _, found, _ = yield from self.other_rows()
         return RowSet(found.copy() if candidates is None else found & candidates, True)
 
     def _rows(self, plan: BlockPlan, candidates: BitMap | None) -> Reading[RowSet]:
         found = yield from self._rows_of_blocks(plan)
         if plan.subtract:
+            null, _, open_rows = yield from self.other_rows()
             # A block with a word may have rows without it.
-            others = yield from self.others()
-            found = (
-                self._row_space.every_row - others.null - others.open - (found if self.block_rows == 1 else BitMap())
-            )
+            found = self.row_space.every_row - null - open_rows - (found if self.block_rows == 1 else BitMap())
         elif self.block_rows > 1:
             found = self._rows_in(found)
         return RowSet(found if candidates is None else found & candidates, True)
@@ -214,28 +154,7 @@ class ContentsIndex(KeyBlocks):
         rows = BitMap()
         for first, last in zip(numbers[begins[:-1]].tolist(), numbers[begins[1:]].tolist(), strict=True):
             rows.add_range(first * self.block_rows, (last + 1) * self.block_rows)
-        return rows & self._row_space.every_row
-
-    def _nulls_cost(self) -> tuple[int, int]:
-        return (1, self._sets.length) if self._others is None and self._sets.length else (0, 0)
-
-    def others(self) -> Reading[OtherRows]:
-        """Return the rows that are NULL, contain nothing, or contain NULL, which nobody may change."""
-        if self._others is None:
-            (stored,) = yield from parts_of(self._blob, [self._sets])
-            cuts = (0, *self._ends, len(stored))
-            found: list[BitMap] = []
-            for first, end, count in zip(cuts, cuts[1:], self._counts, strict=False):
-                place = self._blob.offset + self._sets.offset + first
-                rows = BitMap()
-                if end > first:
-                    limit = self._row_space.row_limit
-                    rows = deserialize(stored[first:end], limit, location=self._blob.location, offset=place)
-                if len(rows) != count or not rows <= self._row_space.every_row:
-                    raise corrupt(self._blob, "sets of rows of other row groups", self._sets.offset + first)
-                found.append(rows)
-            self._others = OtherRows(*found)
-        return self._others
+        return rows & self.row_space.every_row
 
 
 def merge_contents(
@@ -248,13 +167,12 @@ def merge_contents(
     is_bytes = parts[0].payload.value_type.domain == "bytes"
     rows = number_rows(np.concatenate([part.new_spans for part in parts]))
     opened = [ContentsIndex(part.payload) for part in parts]
-    numbers = RowNumbers.of_blocks(rows.spans, opened[0].block_rows)
+    numbers = RowNumbers.of(rows.spans, opened[0].block_rows)
     sources = sources_of(parts, opened, numbers)
     data, blocks = merge_blocks(sources, numbers, sum(one.pair_count for one in opened), is_bytes, sizes, rows_at_once)
-    every = [run(one.others()) for one in opened]
     others = [
         np.concatenate([_moved(part, found) for part, found in zip(parts, own, strict=True)])
-        for own in zip(*((one.null, one.empty, one.open) for one in every), strict=True)
+        for own in zip(*(run(one.other_rows()) for one in opened), strict=True)
     ]
     return _finish(data, blocks, others, is_bytes, rows, opened[0].block_rows, sizes)
 
@@ -269,28 +187,26 @@ def _moved(part: MergePart, rows: BitMap) -> Rows:
 
 def proof_of_contents(index: ContentsIndex, row_counts: Ints) -> Callable[[int, SortedColumn], Iterator[str]]:
     """Return a proof that compares which rows contain which keys, decoded once, and the rows without any."""
-    parts = list(index.key_rows())
-    keys = join_keys([part.keys for part in parts], index.is_bytes)
-    firsts = np.cumsum([0, *(len(part.keys) for part in parts)]).tolist()
-    nothing = np.empty(0, np.int64)
-    codes = np.concatenate([nothing, *(part.codes + first for part, first in zip(parts, firsts, strict=False))])
-    numbers = np.concatenate([nothing, *(part.numbers for part in parts)]).astype(np.int64)
-    others, begins = run(index.others()), index.numbers.firsts
+    every = join_key_rows(list(index.key_rows()), index.is_bytes)
+    numbers = every.numbers.astype(np.int64)
+    (null, empty, open_rows), begins = run(index.other_rows()), index.numbers.firsts
 
     def prove(place: int, column: SortedColumn) -> Iterator[str]:
         assert isinstance(column, SortedContents)
         own, base = column.contents, int(index.numbers.bases[place]) * index.block_rows
         here = (numbers >= begins[place]) & (numbers < begins[place] + index.numbers.row_counts[place])
-        used, own_codes = np.unique(codes[here], return_inverse=True)
+        used, own_codes = np.unique(every.codes[here], return_inverse=True)
         stored = set_of_pairs(own_codes, numbers[here] - begins[place])
         # Words may be read by smaller blocks than they are stored.
         wanted = set_of_pairs(column.codes, own.blocks // max(index.block_rows // own.block_rows, 1))
-        if not pa.array(chosen_keys(keys, used)).equals(pa.array(column.keys)) or not np.array_equal(stored, wanted):
+        if not pa.array(chosen_keys(every.keys, used)).equals(pa.array(column.keys)) or not np.array_equal(
+            stored, wanted
+        ):
             yield "rows that contain other keys than in the data"
         for name, found, rows in (
-            ("are NULL", others.null, own.null_rows),
-            ("contain nothing", others.empty, own.empty_rows),
-            ("contain NULL", others.open, own.open_rows),
+            ("are NULL", null, own.null_rows),
+            ("contain nothing", empty, own.empty_rows),
+            ("contain NULL", open_rows, own.open_rows),
         ):
             within = found & BitMap(range(base, base + int(row_counts[place])))
             if not np.array_equal(np.frombuffer(within.to_array(), np.uint32) - np.uint32(base), rows):

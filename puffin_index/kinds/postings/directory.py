@@ -154,8 +154,7 @@ class PostingsDirectory:
         root = self._opened()
         if root.level == BLOCKS:
             return np.empty(0, np.int64)
-        pages = blocks // root.child_blocks
-        return distinct(pages)
+        return distinct(blocks // root.child_blocks)
 
     def _opened(self) -> Page:
         assert self._root is not None

@@ -7,8 +7,6 @@ block: one roaring bitmap per value would take 7 to 14 bytes a row. Rows of freq
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
@@ -16,14 +14,13 @@ from pyroaring import BitMap
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import NullTest, SetTest
-from puffin_index.kinds.base import LookUp, RowSet, StoredPayload
+from puffin_index.kinds.base import RowSet, StoredPayload
 from puffin_index.kinds.held_keys import HoldsKeys, KeyCounts, KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import CodedRows, KeyRows, RowsWithin, code_rows, rows_of_keys
 from puffin_index.kinds.postings.directory import Cuts, bounds_of, cost_of_blocks, cuts_at
 from puffin_index.kinds.postings.stored import NO_BLOCKS, BlockPlan, KeyBlocks
-from puffin_index.roaring import deserialize
-from puffin_index.storage.parts import Part, check_layout, corrupt, parts_of
-from puffin_index.storage.ranged import Reading, at_once
+from puffin_index.storage.parts import Part, check_layout, corrupt
+from puffin_index.storage.ranged import Reading
 
 _LAYOUT_NUMBERS = 10
 
@@ -40,76 +37,42 @@ class Postings(KeyBlocks, HoldsKeys):
         blob = payload.blob
         numbers = check_layout(blob, payload.layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
         form, row_count, null_count, groups_sum, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
-        super().__init__(payload, form, row_count, nulls_from, Part(root_from, blob.length - root_from, root_sum))
+        nulls = Part(nulls_from, pages_from - nulls_from, nulls_sum)
+        root = Part(root_from, blob.length - root_from, root_sum)
+        super().__init__(payload, form, row_count, nulls, (0,), (null_count,), root)
         if not 0 <= nulls_from <= pages_from <= root_from <= blob.length or min(row_count, null_count) < 0:
             raise corrupt(blob, "a layout that describes no postings blob")
-        if row_count + null_count != self._numbers.row_count or groups_sum != self._numbers.checksum:
+        if row_count + null_count != self.numbers.row_count or groups_sum != self.numbers.checksum:
             raise corrupt(blob, "postings of other row groups")
-        self._counts = (row_count, null_count)
-        self._nulls_part = Part(nulls_from, pages_from - nulls_from, nulls_sum)
-        self._nulls: BitMap | None = BitMap() if null_count == 0 else None
+        self._sets = None if null_count else [BitMap()]
 
-    @property
-    def nbytes(self) -> int:
-        """The approximate memory in bytes, including the read part of the directory."""
-        nulls = 0 if self._nulls is None else self._nulls_part.length
-        return self.directory.nbytes + self._numbers.nbytes + nulls
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """The numbers of non-NULL rows and of distinct keys; no keys before a test of keys is prepared."""
-        return self._counts[0], self.directory.key_count
-
-    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
-        """Find the places of a test in the directory, as few pages of it as that takes."""
-        # The places stay with the look-up: a test may have very many keys, and postings outlive a test.
-        test, (row_count, null_count) = asked.test, self._counts
-        if isinstance(test, NullTest):
-            count = null_count if test.is_null else row_count
-            return LookUp((count, count), self._nulls_cost(), partial(self._null_test, test.is_null))
-        yield from self.directory.load(NO_BLOCKS)
-        cuts = yield from cuts_at(asked.places(self._is_bytes), self.directory)
+    def _bounds(self, asked: AskedTest, cuts: Cuts) -> tuple[int, int]:
         least, most = bounds_of(cuts, self.directory)
-        bounds = (row_count - most, row_count - least) if asked.negated else (least, most)
-        if not bounds[1]:
-            return LookUp((0, 0), (0, 0), lambda _: at_once(RowSet(BitMap(), True)))
-        plan = self._plan(cuts, asked.negated)
-        is_short = not plan.subtract and len(plan.blocks) > 0
-        return LookUp(
-            bounds,
-            plan.cost,
-            partial(self._rows, plan),
-            partial(self._read_asked, plan.blocks, plan.cuts) if is_short else None,
-        )
-
-    def _null_test(self, is_null: bool, candidates: BitMap | None) -> Reading[RowSet]:
-        nulls = yield from self.nulls()
-        found = nulls if is_null else self._numbers.every_row - nulls
-        return RowSet(found.copy() if candidates is None else found & candidates, True)
+        return (self.pair_count - most, self.pair_count - least) if asked.negated else (least, most)
 
     def _rows(self, plan: BlockPlan, candidates: BitMap | None) -> Reading[RowSet]:
         found = yield from self._rows_of_blocks(plan)
         if plan.subtract:
-            nulls = yield from self.nulls()
-            found = self._numbers.every_row - nulls - found
+            (nulls,) = yield from self.other_rows()
+            found = self.numbers.every_row - nulls - found
         return RowSet(found if candidates is None else found & candidates, True)
 
     def sets_of(self) -> Reading[KeySets | None]:
         """Return the row set of each key; None if there are many keys, or not each has a row set."""
         yield from self.directory.load(NO_BLOCKS)
         blocks = np.arange(self.directory.block_count)
-        if not are_few_keys(len(blocks), self._numbers.row_count):
+        if not are_few_keys(len(blocks), self.numbers.row_count):
             return None
         yield from self.directory.load()
         if not self.directory.table.are_sets[blocks].all():
             return None
         stored = yield from self._read_sets(blocks)
-        rows, nulls = stored.each(self._numbers.row_limit), (yield from self.nulls())
+        rows, (nulls,) = stored.each(self.numbers.row_limit), (yield from self.other_rows())
         counts = self.directory.table.row_counts(blocks)
         every = BitMap.union(nulls, *rows)
         are_disjoint = len(every) == sum(map(len, rows)) + len(nulls)
-        if [len(own) for own in rows] != counts.tolist() or not are_disjoint or every != self._numbers.every_row:
-            raise self._other_rows(blocks)
+        if [len(own) for own in rows] != counts.tolist() or not are_disjoint or every != self.numbers.every_row:
+            raise self._undue(blocks)
         return KeySets(self._value_type, self.directory.keys_at(blocks), rows, nulls)
 
     def keys_of(self, rows: BitMap | None) -> Reading[Column]:
@@ -121,13 +84,13 @@ class Postings(KeyBlocks, HoldsKeys):
         """Decode the key of each row, or raise CorruptFileError if the blob is damaged."""
         yield from self.directory.load()
         key_count = int(self.directory.table.keys[:-1].sum())
-        return (yield from code_rows(self._blob, self._parts(), key_count, self._numbers, self._value_type))
+        return (yield from code_rows(self._blob, self._parts(), key_count, self.numbers, self._value_type))
 
     def within(self, test: AskedTest) -> Reading[RowsWithin | None]:
         """Prepare to read the blocks of the keys of a test; the directory is read for that."""
         if isinstance(test.test, NullTest) or test.negated:
             return None
-        places = test.places(self._is_bytes, one_by_one=True)
+        places = test.places(self.is_bytes, one_by_one=True)
         yield from self.directory.load(NO_BLOCKS)
         cuts = yield from cuts_at(places, self.directory)
         blocks = cuts.needed_blocks()
@@ -140,41 +103,19 @@ class Postings(KeyBlocks, HoldsKeys):
                 if are_sets:
                     parts.append((yield from self._set_rows(some)))
                 elif isinstance(test.test, SetTest):
-                    keys = pa.array(test.test.keys, pa.large_binary()) if self._is_bytes else places.keys[0::2]
+                    keys = pa.array(test.test.keys, pa.large_binary()) if self.is_bytes else places.keys[0::2]
                     parts.append(rows_of_keys((yield from self._read_asked(some, cuts)), keys))
                 else:
                     parts.append((yield from self._run_rows(some)))
             return parts
 
-        return RowsWithin(self._blob, read, cost, self._numbers, self._value_type)
+        return RowsWithin(self._blob, read, cost, self.numbers, self._value_type)
 
     def counts_of(self, rows: BitMap) -> Reading[KeyCounts]:
         """Return the distinct keys of some rows; of all rows without decoding any."""
-        if len(rows) < self._numbers.row_count:
+        if len(rows) < self.numbers.row_count:
             return (yield from super().counts_of(rows))
         keys, counts = yield from self._every_key()
-        if int(counts.sum()) != self._counts[0]:
+        if int(counts.sum()) != self.pair_count:
             raise corrupt(self._blob, "postings of another number of rows")
-        return KeyCounts(self._value_type, keys, counts, self._counts[1])
-
-    def _plan(self, cuts: Cuts, negated: bool) -> BlockPlan:
-        inside = self._option(cuts, negated)
-        # The other blocks take at least all bytes but those of the inside: up to one half, the inside is cheaper.
-        if 2 * inside.cost[1] <= self._nulls_part.offset:
-            return inside
-        outside = self._option(cuts.complement(self.directory.block_count), not negated)
-        return min(inside, outside, key=lambda option: option.cost[1])
-
-    def _nulls_cost(self) -> tuple[int, int]:
-        return (1, self._nulls_part.length) if self._nulls is None else (0, 0)
-
-    def nulls(self) -> Reading[BitMap]:
-        """Return the NULL rows, which nobody may change."""
-        if self._nulls is None:
-            place = self._blob.offset + self._nulls_part.offset
-            (stored,) = yield from parts_of(self._blob, [self._nulls_part])
-            nulls = deserialize(stored, self._numbers.row_limit, location=self._blob.location, offset=place)
-            if len(nulls) != self._counts[1] or not nulls <= self._numbers.every_row:
-                raise corrupt(self._blob, "a set of NULL rows of other row groups", self._nulls_part.offset)
-            self._nulls = nulls
-        return self._nulls
+        return KeyCounts(self._value_type, keys, counts, self.numbers.row_count - self.pair_count)

@@ -23,7 +23,7 @@ from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_keyed
 from puffin_index.kinds.postings.stored import KeyBlocks
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import run
 
@@ -44,7 +44,9 @@ def merge_postings(
     numbers = number_rows(np.concatenate([part.new_spans for part in parts]))
     opened = [Postings(part.payload) for part in parts]
     sources = sources_of(parts, opened, numbers)
-    nulls = np.concatenate([source.moved(run(own.nulls())) for source, own in zip(sources, opened, strict=True)])
+    nulls = np.concatenate(
+        [source.moved(run(own.other_rows())[0]) for source, own in zip(sources, opened, strict=True)]
+    )
     null_rows = numbers.rows_of(nulls).astype(np.uint32)
     row_count = numbers.row_count - len(null_rows)
     data, blocks = merge_blocks(sources, numbers, row_count, is_bytes, sizes, rows_at_once)
@@ -163,16 +165,14 @@ def _limits(sources: Sequence[Source], is_bytes: bool, rows_at_once: int) -> lis
 
 
 def _ordered(some: Sequence[KeyRows], row_bits: int, is_bytes: bool) -> OrderedRows:
+    dictionary: pa.LargeBinaryArray | None = None
     if is_bytes:
         dictionary, ranks = rank_keys([one.keys for one in some])
-        ends = np.cumsum([len(one.keys) for one in some])[:-1]
-        coded = [
-            (own[one.codes], one.numbers.astype(np.uint32, copy=False))
-            for one, own in zip(some, np.split(ranks, ends), strict=True)
-        ]
-        return order_keyed(coded, 0, len(dictionary), row_bits, dictionary)
-    arrays = [one.keys for one in some if isinstance(one.keys, np.ndarray)]
-    keyed = [
-        (keys[one.codes], one.numbers.astype(np.uint32, copy=False)) for keys, one in zip(arrays, some, strict=True)
-    ]
-    return order_keyed(keyed, min(int(keys[0]) for keys in arrays), max(int(keys[-1]) for keys in arrays), row_bits)
+        keys: Sequence[Rows | Ints] = np.split(ranks, np.cumsum([len(one.keys) for one in some])[:-1])
+        least, most = 0, len(dictionary)
+    else:
+        keys = [one.keys for one in some if isinstance(one.keys, np.ndarray)]
+        least, most = min(int(own[0]) for own in keys), max(int(own[-1]) for own in keys)
+    numbers = (one.numbers.astype(np.uint32, copy=False) for one in some)
+    keyed = [(own[one.codes], rows) for own, one, rows in zip(keys, some, numbers, strict=True)]
+    return order_keyed(keyed, least, most, row_bits, dictionary)

@@ -17,6 +17,7 @@ import numpy as np
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.sorted_keys import SortedKeys, parse_separators
+from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.binary import ByteCursor, write_uint8, write_uint32_le, write_uint64_le
 from puffin_index.storage.parts import checksum32, corrupt
@@ -48,31 +49,30 @@ class Child(NamedTuple):
     is_set: bool = False
 
 
-def write_directory(
-    blocks: Sequence[Child], is_bytes: bool, offset: int, root_bytes: int, page_bytes: int
-) -> tuple[list[bytes], bytes]:
-    """Encode a directory, whose pages begin at an offset of the blob; return pages of about `page_bytes`, and the root.
+def append_directory(data: bytearray, blocks: Sequence[Child], is_bytes: bool, sizes: Sizes) -> tuple[int, int, int]:
+    """Append a directory to a blob; return where its pages and its root begin, and the root's checksum.
 
-    A root of up to `root_bytes` lists the blocks itself. Raises BuildError for more rows of keys than pages can count.
+    Raises BuildError for more rows of keys than pages can count.
     """
     count, row_count = len(blocks), sum(block.row_count for block in blocks)
     if row_count > _MOST_ROWS:
         raise BuildError(f"{row_count} rows of all keys in one payload, which can count {_MOST_ROWS}")
-    root = _write_page(blocks, 0, is_bytes, BLOCKS, 1, count)
-    if len(root) <= root_bytes:
-        return [], root
-    page_blocks = max(_LEAST_PAGE_BLOCKS, page_bytes * count // len(root))
-    pages: list[bytes] = []
-    children: list[Child] = []
-    start, end = 0, offset
-    for first in range(0, count, page_blocks):
-        part = blocks[first : first + page_blocks]
-        page = _write_page(part, start, is_bytes, BLOCKS, 1, len(part))
-        start, end = part[-1].end, end + len(page)
-        rows, keys = sum(block.row_count for block in part), sum(block.key_count for block in part)
-        pages.append(page)
-        children.append(Child(end, rows, keys, checksum32(page), part[0].separator, part[0].is_exact))
-    return pages, _write_page(children, offset, is_bytes, PAGES, page_blocks, count)
+    pages_from, root = len(data), _write_page(blocks, 0, is_bytes, BLOCKS, 1, count)
+    if len(root) > sizes.root_bytes:
+        page_blocks = max(_LEAST_PAGE_BLOCKS, sizes.page_bytes * count // len(root))
+        children: list[Child] = []
+        start = 0
+        for first in range(0, count, page_blocks):
+            part = blocks[first : first + page_blocks]
+            page = _write_page(part, start, is_bytes, BLOCKS, 1, len(part))
+            data += page
+            start = part[-1].end
+            rows, keys = sum(block.row_count for block in part), sum(block.key_count for block in part)
+            children.append(Child(len(data), rows, keys, checksum32(page), part[0].separator, part[0].is_exact))
+        root = _write_page(children, pages_from, is_bytes, PAGES, page_blocks, count)
+    root_from = len(data)
+    data += root
+    return pages_from, root_from, checksum32(root)
 
 
 def _write_page(

@@ -34,17 +34,14 @@ class RowNumbers:
     firsts: Ints
 
     @classmethod
-    def of(cls, spans: Sequence[tuple[int, int]] | Ints) -> RowNumbers:
-        """Number the rows of row groups, given as pairs of base and row count in ascending order."""
-        pairs = np.array(spans, np.int64).reshape(-1, 2)
-        bases, counts = pairs[:, 0], pairs[:, 1]
-        return cls(bases, counts, np.cumsum(counts + 1) - (counts + 1))
+    def of(cls, spans: Sequence[tuple[int, int]] | Ints, block_rows: int = 1) -> RowNumbers:
+        """Number the rows of row groups, given as pairs of base and row count in ascending order.
 
-    @classmethod
-    def of_blocks(cls, spans: Sequence[tuple[int, int]] | Ints, block_rows: int) -> RowNumbers:
-        """Number blocks of rows in the place of rows; the last one of a row group may have fewer rows."""
+        Otherwise number blocks of rows in the place of rows; the last one of a row group may have fewer rows.
+        """
         pairs = np.array(spans, np.int64).reshape(-1, 2)
-        return cls.of(np.stack((pairs[:, 0] // block_rows, -(-pairs[:, 1] // block_rows)), axis=1))
+        bases, counts = pairs[:, 0] // block_rows, -(-pairs[:, 1] // block_rows)
+        return cls(bases, counts, np.cumsum(counts + 1) - (counts + 1))
 
     @property
     def nbytes(self) -> int:
@@ -107,7 +104,6 @@ class RowNumbers:
 
 
 _WORD_BITS = 64
-
 
 KeyedRows: TypeAlias = tuple[npt.NDArray[np.integer], Rows]
 """The keys of some rows, and the numbers of these rows."""

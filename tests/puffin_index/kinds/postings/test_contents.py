@@ -21,7 +21,7 @@ from puffin_index.kinds.base import DROPPED, MergePart, Payload, StoredPayload
 from puffin_index.kinds.bitmap.kind import BitmapKind
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.contents import ContentsIndex, build_contents, merge_contents
-from puffin_index.kinds.postings.pages import Child, write_directory
+from puffin_index.kinds.postings.pages import Child, append_directory
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.ranged import run
 from tests.conftest import amount
@@ -231,9 +231,9 @@ def test_a_wrong_layout_never_fails_in_another_way(name: str) -> None:
 def test_more_pairs_than_a_directory_counts_are_refused() -> None:
     """A row group of 2**31 rows may contain two keys in each, and a third key in one of them."""
     blocks = [Child(10 * n, row_count, 1, 0, n, True, True) for n, row_count in enumerate([2**31, 2**31, 1])]
-    write_directory(blocks[:2], False, 30, 1000, 1000)
+    append_directory(bytearray(30), blocks[:2], False, Sizes())
     with pytest.raises(BuildError, match=str(2**32 + 1)):
-        write_directory(blocks, False, 30, 1000, 1000)
+        append_directory(bytearray(30), blocks, False, Sizes())
 
 
 def test_row_sets_of_keys_that_all_rows_have_are_decoded() -> None:
@@ -254,6 +254,21 @@ def test_a_needle_reads_its_block_alone() -> None:
     assert len(reader.reads) <= 3
     assert all(offset >= len(BEFORE) for offset, _ in reader.reads)
     assert sum(length for _, length in reader.reads) < 16_000 < len(case.payload.data)
+
+
+def test_a_proof_knows_keys_apart_before_and_after_one_of_half_of_the_rows() -> None:
+    """The rows of the key in the middle are a set, so that the blocks around it are decoded apart."""
+    before, rows = 250, 40_000
+    has_keys = np.random.default_rng(0).random(rows) < 0.5
+    lists: Lists = [[row % before, before, before + 1 + row % 20] if has_keys[row] else [] for row in range(rows)]
+    index = ContentsIndex(Contained.built("int", [lists], Sizes()).stored())
+    assert [len(part.keys) for part in index.key_rows()] == [before, 1, 20]
+    proof = BitmapKind().proof(index, np.array([rows]))
+    assert not list(proof(0, SortedContents(column_of_lists("int", lists))))
+    lists[1] = [before + 30]
+    assert list(proof(0, SortedContents(column_of_lists("int", lists)))) == [
+        "rows that contain other keys than in the data"
+    ]
 
 
 @settings(max_examples=amount(30, 2000), deadline=None)
