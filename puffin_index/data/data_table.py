@@ -113,10 +113,9 @@ def list_data_files(
 def first_data_file(table: Table) -> DataFile | None:
     """Return a data file of the current snapshot, by one manifest; None if the table has none."""
     snapshot = table.current_snapshot()
-    manifests = () if snapshot is None else snapshot.manifests(table.io)
-    for manifest in manifests:
+    for manifest in () if snapshot is None else manifests_of(table, snapshot):
         if manifest.content == ManifestContent.DATA:
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            for entry in read_manifests(table, [manifest]):
                 return data_file_of(table, entry.data_file)
     return None
 
