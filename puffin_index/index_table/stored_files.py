@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
+from typing import Concatenate, ParamSpec
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,8 @@ _TABLE_FILE = re.compile(
     rf"data/[^/]*{_UUID}[^/]*\.parquet|metadata/(\d+-{_UUID}\.metadata\.json|[^/]*{_UUID}[^/]*\.avro)"
 )
 _METADATA_FILE = re.compile(r"metadata/[^/]*\.metadata\.json")
+
+Others = ParamSpec("Others")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +118,17 @@ def _filesystem(io: FileIO, location: str) -> tuple[FileSystem, str]:
     return arrow.fs_by_scheme(scheme, netloc), path
 
 
-def _of_all_snapshots(read: Callable[..., set[str]]) -> Callable[..., set[str]]:
+def _of_all_snapshots(
+    read: Callable[Concatenate[Table, Others], set[str]],
+) -> Callable[Concatenate[Table, Others], set[str]]:
     """Load the table anew if an expiration deletes old snapshots while they are read."""
 
     @wraps(read)
-    def run(table: Table, *others: object) -> set[str]:
+    def run(table: Table, /, *others: Others.args, **named: Others.kwargs) -> set[str]:
         while True:
             try:
                 with index_table_read(".".join(table.name())):
-                    return read(table, *others)
+                    return read(table, *others, **named)
             except DamagedIndexError:
                 known = table.metadata_location
                 refresh_index_table(table)
