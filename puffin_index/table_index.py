@@ -252,9 +252,10 @@ class TableIndex(Described):
         """
         engine = engine_for(spark, workers, in_background=beside_queries)
         # The handle's thread gets tables of its own, so that refreshing the tables here does not disturb the thread.
-        other = TableIndex(self.catalog, copy(self.data_table), copy(self.index_table))
         if refresh:
             other = TableIndex.open(self.catalog, self.name)
+        else:
+            other = TableIndex(self.catalog, copy(self.data_table), copy(self.index_table))
 
         def run(listener: ProgressListener) -> BuildReport:
             if after is not None:
