@@ -38,8 +38,7 @@ _BYTES_AT_ONCE = 64 << 20
 class Prepared:
     """A payload that is open, before its rows are read: its number (`KindDirectory.blob`), and what is asked.
 
-    `bounds` are the least and the greatest number of rows, which take `reads` requests and `cost` bytes. The payload
-    took `nbytes` of memory before this test.
+    The payload took `nbytes` of memory before this test.
     """
 
     blob: int
@@ -48,9 +47,21 @@ class Prepared:
     asked: AskedTest
     look_up: LookUp
     nbytes: int
-    bounds: tuple[int, int]
-    reads: int
-    cost: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest number of rows."""
+        return self.look_up.bounds
+
+    @property
+    def reads(self) -> int:
+        """The requests that the rows take."""
+        return self.look_up.cost[0]
+
+    @property
+    def cost(self) -> int:
+        """The bytes that the rows take."""
+        return self.look_up.cost[1]
 
 
 Work: TypeAlias = tuple[int, Ints, AskedTest]
@@ -106,7 +117,7 @@ class LeafPayloads:
         )
         nbytes = payload.nbytes
         look_up = yield from payload.prepare(asked)
-        return Prepared(blob, positions, payload, asked, look_up, nbytes, look_up.bounds, *look_up.cost)
+        return Prepared(blob, positions, payload, asked, look_up, nbytes)
 
     def rows_of_all(self, asked: Sequence[Prepared]) -> dict[int, BitMap]:
         """The rows by payload, where they could be read. Payloads with little to decode share array operations."""
