@@ -163,7 +163,7 @@ class AdvisedTable:
         """Plan a scan of some data files by an index; deletes are not looked at."""
         scan, clock = Scan.of_files(view, files), Clock(LIMITS.seconds)
         tried = TriedValues(self.schema, view, scan.numbers[scan.is_indexed], LIMITS.byte_budget, clock)
-        predicate = tried.with_contents(simplified(condition, tried.decide))
+        predicate = tried.decided(condition)
         return answer_query(QueryRequest(scan=scan, predicate=predicate, limits=LIMITS)).plan
 
 

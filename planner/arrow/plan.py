@@ -148,7 +148,7 @@ def plan_scan(
     read_ahead, wanted = ahead if spark is None else None, simplified(condition)
     scan = scan_of(index, table, snapshot, schema, wanted, clock, read_ahead, by_ranges=for_spark)
     tried = TriedValues(schema, scan.view, scan.numbers[scan.is_indexed], limits.byte_budget, clock)
-    predicate = tried.with_contents(simplified(condition, tried.decide))
+    predicate = tried.decided(condition)
     executors = None
     if spark is not None:
         executors = Executors(context_of(spark, "plan without a session"), index.index_table, planning_mode)

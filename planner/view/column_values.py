@@ -18,7 +18,7 @@ from planner.clock import Clock
 from planner.condition.as_sql import as_sql, column_text
 from planner.condition.implied import Implied
 from planner.condition.tree.nodes import EVERY_ROW, UNKNOWN, ByValue, Leaf, Part, Predicate, ValueTest
-from planner.condition.tree.simplify import chosen, conjunction, disjunction, rebuilt
+from planner.condition.tree.simplify import chosen, conjunction, disjunction, rebuilt, simplified
 from planner.condition.value_tests import verdicts
 from planner.condition.words import WordTest, satisfying, word_tests
 from planner.view.directories import FieldStatistics, IndexReads
@@ -226,6 +226,10 @@ class ByValueTests(ABC):
             text = f"{as_sql(leaf, self.schema)}: {text}"
             self.found[leaf] = predicate, Implied("function", text, seconds=seconds, bytes_read=bytes_read)
         return self.found[leaf][0]
+
+    def decided(self, condition: Predicate) -> Predicate:
+        """Return what a condition says of rows, with its tests by value decided and what follows of contents."""
+        return self.with_contents(simplified(condition, self.decide))
 
     def with_contents(self, predicate: Predicate) -> Predicate:
         """Add what follows of the contents of columns that have no index of their own.
