@@ -41,7 +41,7 @@ _SECRET_IN_URI: Final = re.compile(r"(//)\S*(?=@)|([?&][^\s=&]*=)[^\s&'\")]+")
 @click.command("doctor")
 @partial(table_command, required=False)
 @click.option("--write", is_flag=True, help="Write a small file beside the segments of TABLE, and delete it.")
-@click.option("--seconds", default=60.0, show_default=True, help="How long to wait for each catalog, and for TABLE.")
+@click.option("--seconds", default=60.0, help="How long to wait for each catalog, and for TABLE.")
 def doctor_command(table: NamedTable, write: bool, seconds: float) -> None:
     """Say what a bug report needs: versions, Java, the hook's jar, Pythons and catalogs; of TABLE, what can be read.
 
