@@ -89,6 +89,7 @@ class CostGate:
     _matches: Ints
     _reads: IndexReads
     _spent: int = 0
+    _spent_requests: int = 0
 
     def __post_init__(self) -> None:
         """Know nothing but what the view tells."""
@@ -141,14 +142,15 @@ class CostGate:
         """Whether bytes that are saved outweigh index bytes and requests."""
         return np.asarray(np.asarray(saved) > np.asarray(cost) * _COST_WEIGHT + reads * _REQUEST_BYTES, np.bool_)
 
-    def in_turn(self, costs: Ints) -> Iterator[Ints]:
+    def in_turn(self, costs: Ints, *, is_first: bool = True) -> Iterator[Ints]:
         """Yield the places of look-ups to make now, as often as there are any; the caller settles what these found.
 
         The cheapest come first, by the bytes that each is about to read; what it has read is what it has spent. Among
         look-ups of about one cost, neighbours are far apart in turn: what the first few find then stands for all.
+        `is_first` says that none was made of this test.
         """
         scattered = np.arange(len(costs)) * _GOLDEN_RATIO % 1
-        left, least = np.lexsort((scattered, np.frexp(costs)[1])), 1
+        left, least = np.lexsort((scattered, np.frexp(costs)[1])), int(is_first)
         while len(left):
             spent = np.cumsum(costs[left])
             pays = spent <= self._limits.byte_budget - self._spent
@@ -170,9 +172,11 @@ class CostGate:
     @contextmanager
     def spending(self) -> Iterator[None]:
         """Count what is read in the body of a `with` statement as spent."""
-        before = self._reads.count.bytes
+        count = self._reads.count
+        bytes_before, requests_before = count.bytes, count.requests
         yield
-        self._spent += self._reads.count.bytes - before
+        self._spent += count.bytes - bytes_before
+        self._spent_requests += count.requests - requests_before
 
     def refusals(self, costs: Ints) -> Bytes:
         """The reasons for which look-ups are not made that are worth their bytes."""
@@ -183,4 +187,5 @@ class CostGate:
         """What look-ups may have taken when another one begins."""
         read = self._bytes_without
         regret = max(self._limits.regret_share * float(read.sum()), float(read.max(initial=0)))
-        return regret + float((read * np.where(self._matches == 0, 1, 1 - self._read)).sum()) - self._spent
+        spent = self._spent + self._spent_requests * _REQUEST_BYTES
+        return regret + float((read * np.where(self._matches == 0, 1, 1 - self._read)).sum()) - spent

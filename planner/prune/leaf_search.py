@@ -28,7 +28,7 @@ from puffin_index.storage.arrays import Flags, Floats, Ints
 WIDE_SHARE = 0.02
 """A leaf that matches a greater share of the rows is left for later: narrow leaves may leave few row groups to ask."""
 
-_SAMPLES = (32, 16, 8, 4)
+_SAMPLES = (4, 8, 16, 32)
 """How many keys each of two samples has: the most that may be lost, and half of all keys together."""
 
 _LIKELY = 0.5
@@ -101,7 +101,7 @@ class LeafSearch(LeafPayloads):
         every = self.prepare_all(self.works(self._without_met(undecided)))
         prepared = self._worth_asking(every)
         costs, left = np.array([one.cost for one in prepared], np.int64), np.ones(len(prepared), np.bool_)
-        for some in gate.in_turn(costs):
+        for some in gate.in_turn(costs, is_first=self.leaf.found is None):
             left[some] = False
             yield self._ask([prepared[place] for place in some.tolist()])
         for place, reason in zip(np.flatnonzero(left).tolist(), gate.refusals(costs[left]), strict=True):
@@ -262,20 +262,22 @@ class LeafSearch(LeafPayloads):
 
         None are opened if no sample may be lost.
         """
-        gate = self.state.gate
-        for count in _SAMPLES:
-            if 4 * count > len(test.keys):
-                continue
-            halves: list[list[Prepared]] = []
-            for half in (0, 1):
-                asked = _some_keys(test, 2 * count, half, 2)
-                halves.append(self.prepare_all([(one.blob, one.positions, asked) for one in opened]))
-            every = [one for half in halves for one in half]
-            if len(every) < 2 * len(opened):
-                break  # in trouble, or late
-            if gate.may_lose(sum(one.cost for one in every), sum(one.reads for one in every)):
-                return count, halves
-        return 0, []
+        gate, least = self.state.gate, _SAMPLES[0]
+        if 4 * least > len(test.keys):
+            return 0, []
+        halves = self._halves(opened, test, least)
+        every = [one for half in halves for one in half]
+        cost, reads = sum(one.cost for one in every), sum(one.reads for one in every)
+        # Fewer are in trouble, or late.
+        if len(every) < 2 * len(opened) or not gate.may_lose(cost, reads):
+            return 0, []
+        times = [count // least for count in _SAMPLES if 4 * count <= len(test.keys)]
+        most = max(many for many in times if many == 1 or gate.may_lose(many * cost, many * reads))
+        return most * least, halves if most == 1 else self._halves(opened, test, most * least)
+
+    def _halves(self, opened: Sequence[Prepared], test: SetTest, count: int) -> list[list[Prepared]]:
+        asked = [_some_keys(test, 2 * count, half, 2) for half in (0, 1)]
+        return [self.prepare_all([(one.blob, one.positions, half) for one in opened]) for half in asked]
 
     def _learn(self, expected: _Expected) -> None:
         """Let later stages know what the directories of payloads tell."""

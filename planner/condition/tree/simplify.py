@@ -105,8 +105,8 @@ def _unite_sets(children: Sequence[nodes.Predicate]) -> list[nodes.Predicate]:
 def _all_of(tests: list[LeafTest]) -> list[LeafTest] | None:
     """Return what is left of tests of one column that all hold; None if no row satisfies them."""
     nulls: set[bool] = set()
-    inside: list[set[Key]] = []
-    outside: list[set[Key]] = []
+    inside: list[_Keys] = []
+    outside: list[_Keys] = []
     ranges: list[RangeTest] = []
     holes: list[RangeTest] = []
     for test in tests:
@@ -114,7 +114,7 @@ def _all_of(tests: list[LeafTest]) -> list[LeafTest] | None:
             case NullTest(is_null):
                 nulls.add(is_null)
             case SetTest(keys, negated):
-                (outside if negated else inside).append(set(keys))
+                (outside if negated else inside).append(keys)
             case RangeTest(negated=negated):
                 (holes if negated else ranges).append(test)
     # A test of values implies that there is a value.
@@ -125,7 +125,9 @@ def _all_of(tests: list[LeafTest]) -> list[LeafTest] | None:
         return [NullTest(is_null) for is_null in nulls]
     within = reduce(_intersect, ranges) if ranges else None
     if inside:
-        keys = _in_order(set.intersection(*inside).difference(*outside))
+        keys = inside[0]
+        if len(inside) + len(outside) > 1:
+            keys = _in_order(set[Key](keys).intersection(*inside[1:]).difference(*outside))
         keys = keys if within is None else keys[_within(keys, within)]
         for hole in holes:
             gone = _within(keys, hole)

@@ -285,7 +285,7 @@ public final class Conditions {
     }
     return value == null
         ? null
-        : Node.of("node", "in", "value", value, "members", PackedList.of(values, nodes));
+        : Node.of("node", "in", "value", value, "members", PackedList.of(values, () -> nodes));
   }
 
   /** The node of a test of what a column contains; null if there is none, or none is known. */
@@ -394,20 +394,22 @@ public final class Conditions {
   /** The node of a literal, exact to the last bit; null for another type. */
   public static Node literal(Object value, DataType dataType) {
     String type = nameOf(dataType);
-    if (type == null) {
-      return null;
-    }
-    Object content = value;
+    return type == null
+        ? null
+        : Node.of("node", "literal", "type", type, "content", content(value));
+  }
+
+  /** The content of a literal's node. */
+  public static Object content(Object value) {
     if (value instanceof Float || value instanceof Double) {
-      content = Double.doubleToLongBits(((Number) value).doubleValue());
-    } else if (value instanceof Decimal decimal) {
-      content = decimal.toJavaBigDecimal().toPlainString();
-    } else if (value instanceof UTF8String text) {
-      content = Base64.getEncoder().encodeToString(text.getBytes());
-    } else if (value instanceof byte[] bytes) {
-      content = Base64.getEncoder().encodeToString(bytes);
+      return Double.doubleToLongBits(((Number) value).doubleValue());
     }
-    return Node.of("node", "literal", "type", type, "content", content);
+    if (value instanceof Decimal decimal) {
+      return decimal.toJavaBigDecimal().toPlainString();
+    }
+    byte[] bytes = value instanceof UTF8String text ? text.getBytes() : null;
+    bytes = value instanceof byte[] binary ? binary : bytes;
+    return bytes == null ? value : Base64.getEncoder().encodeToString(bytes);
   }
 
   /** Iceberg's name of one of Spark's types; null if no index can be of the type. */

@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.function.Supplier;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** Long lists of values as bytes: the forms N and B of {@code docs/hook-protocol.md}, in base64. */
@@ -15,9 +16,9 @@ public final class PackedList {
   private PackedList() {}
 
   /** A long list of whole numbers, texts or bytes; otherwise what is sent else. */
-  public static Object of(List<Object> values, Object otherwise) {
+  public static Object of(List<Object> values, Supplier<List<?>> otherwise) {
     if (values.size() <= MOST_IN_JSON) {
-      return otherwise;
+      return otherwise.get();
     }
     boolean areNumbers = isNumber(values.get(0));
     List<byte[]> contents = new ArrayList<>();
@@ -25,7 +26,7 @@ public final class PackedList {
     for (Object value : values) {
       byte[] content = areNumbers ? NONE : content(value);
       if (content == null || (areNumbers && !isNumber(value))) {
-        return otherwise;
+        return otherwise.get();
       }
       contents.add(content);
       length += content.length;

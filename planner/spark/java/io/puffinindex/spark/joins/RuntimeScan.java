@@ -229,20 +229,18 @@ public record RuntimeScan(
 
   /** The node of a column's keys: literals all of the column's type. */
   private static Node keys(Node column, Expression[] children) {
-    List<Object> contents = new ArrayList<>();
     List<Object> values = new ArrayList<>();
     for (int i = 1; i < children.length; i++) {
       Literal<?> literal = (Literal<?>) children[i];
       if (literal.value() != null) {
-        Node node = Conditions.literal(literal.value(), literal.dataType());
-        if (node == null || !node.type().equals(column.type())) {
+        if (!column.type().equals(Conditions.nameOf(literal.dataType()))) {
           throw new IllegalStateException(
               "a join key of type " + literal.dataType() + " for column " + column);
         }
-        contents.add(node.get("content"));
         values.add(literal.value());
       }
     }
-    return column.with("keys", PackedList.of(values, contents));
+    Object keys = PackedList.of(values, () -> values.stream().map(Conditions::content).toList());
+    return column.with("keys", keys);
   }
 }

@@ -114,7 +114,8 @@ public record IcebergFilters(Schema schema, Set<Integer> fields) {
     List<Node> literals = values.stream().map(value -> Conditions.literal(value, type)).toList();
     Node test =
         operation == Operation.IN
-            ? Node.of("node", "in", "value", column, "members", PackedList.of(values, literals))
+            ? Node.of(
+                "node", "in", "value", column, "members", PackedList.of(values, () -> literals))
             : Node.of(
                 "node",
                 "comparison",
