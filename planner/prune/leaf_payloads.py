@@ -30,8 +30,8 @@ _LITTLE_BYTES = 256 * 1024
 _BLOBS_AT_ONCE = 32
 """Payloads whose blocks are searched together."""
 
-_BYTES_AT_ONCE = 64 << 20
-"""Blocks that are in memory together."""
+BYTES_AT_ONCE = 64 << 20
+"""What is in memory together, of blocks or of payloads of one row group each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class LeafPayloads:
     def _read_together(self, asked: list[Prepared]) -> Iterator[list[Prepared]]:
         """Cut payloads into lists whose blocks fit into memory: a store is asked for each list once."""
         little = np.array([one.cost for one in asked], np.int64)
-        most = _BLOBS_AT_ONCE * _LITTLE_BYTES if self.state.view.opened.is_local else _BYTES_AT_ONCE
+        most = _BLOBS_AT_ONCE * _LITTLE_BYTES if self.state.view.opened.is_local else BYTES_AT_ONCE
         for _, here in positions_by_number(np.cumsum(little) // most):
             yield [asked[at] for at in here.tolist()]
 

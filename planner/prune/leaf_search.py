@@ -15,10 +15,10 @@ from planner.prune.estimate import (
     estimate_by_sample,
     keys_within,
 )
-from planner.prune.leaf_payloads import LeafPayloads, Prepared
+from planner.prune.leaf_payloads import BYTES_AT_ONCE, LeafPayloads, Prepared
 from planner.prune.row_sets import FoundRows
 from planner.prune.verdicts import Reason
-from planner.view.directories import IndexReads, segment_of
+from planner.view.directories import IndexReads, positions_by_number, segment_of
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
 from puffin_index.kinds.kind import Answer
@@ -121,7 +121,9 @@ class LeafSearch(LeafPayloads):
         left = np.ones(len(costs), np.bool_)
         for some in gate.in_turn(costs):
             left[some] = False
-            yield self._ask(self.prepare_all(self.works(undecided[some])))
+            # A payload holds what is read of it.
+            for _, part in positions_by_number(np.cumsum(costs[some]) // BYTES_AT_ONCE):
+                yield self._ask(self.prepare_all(self.works(undecided[some[part]])))
         self.state.refuse(undecided[left], gate.refusals(costs[left]))
 
     def _ask(self, prepared: Sequence[Prepared]) -> tuple[Ints, Ints]:
