@@ -26,7 +26,7 @@ from planner.snapshot.files import FileWithDeletes, ScanFile
 from planner.snapshot.judge import judge
 from planner.snapshot.scan import Scan
 from planner.view.cache import SharedPayloads
-from planner.view.directories import IndexReads
+from planner.view.directories import IndexReads, positions_by_number
 from planner.view.index_view import IndexView
 from puffin_index.keys.map_key import field_of
 from puffin_index.storage.arrays import Floats, Ints
@@ -36,6 +36,9 @@ _COLUMN_SHARE: Final = 0.1
 
 _ROW_GROUP_OVERHEAD_BYTES: Final = 128 * 1024
 """What reading a row group costs besides the bytes of its columns, in bytes."""
+
+_ROWS_AT_ONCE: Final = 64 * 1024 * 1024
+"""What is judged and answered together, at least: it counts although the time is over for the rest."""
 
 UNBOUNDED: Final = Limits(byte_budget=2**63, seconds=np.inf)
 """No bounds of bytes and time."""
@@ -115,6 +118,33 @@ def aggregate(
 
 
 def _aggregate_here(
+    scan: Scan,
+    predicate: Predicate,
+    question: Question,
+    limits: Limits,
+    executors: Executors | None = None,
+    most: float | None = None,
+) -> tuple[Pruned, Answer] | None:
+    """Judge and answer many rows at a time; what is not reached in time, or by the bytes, is to be read."""
+    rows_before = np.cumsum(np.bincount(scan.file_of, scan.row_counts))[scan.file_of]
+    places = positions_by_number((rows_before // _ROWS_AT_ONCE).astype(np.int64))
+    if len(places) < 2 or executors is not None:
+        return _aggregate_at_once(scan, predicate, question, limits, executors, most)
+    clock, budget, found = Clock(limits.seconds), limits.byte_budget, list[tuple[Ints, Pruned, Answer]]()
+    for _, place in places:
+        own = replace(limits, seconds=clock.seconds_left, byte_budget=budget)
+        part = _aggregate_at_once(scan.part(place), predicate, question, own, most=most)
+        if part is None:
+            return None
+        # Row sets may be large.
+        found.append((place, replace(part[0], row_sets=RowSets()), part[1]))
+        budget = max(0, budget - part[1].index_bytes_read - sum(stage.bytes_read for stage in part[0].stages))
+    pruned = join_pruned([(place, one) for place, one, _ in found], scan.numbers, limits, in_turn=True)
+    unread = np.concatenate([place[one.unread] for place, _, one in found])
+    return pruned, Answer.joined(question, [one for _, _, one in found], np.sort(unread))
+
+
+def _aggregate_at_once(
     scan: Scan,
     predicate: Predicate,
     question: Question,

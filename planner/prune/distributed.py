@@ -6,6 +6,7 @@ its directories themselves and keep them. Only row group numbers and what tasks 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -117,8 +118,13 @@ def run_on_executors(
     return list(zip(places, results, strict=True))
 
 
-def join_pruned(parts: Sequence[tuple[Ints, Pruned]], row_groups: Ints, limits: Limits) -> Pruned:
-    """Join the verdicts of tasks, given their places among all row groups; raise on index trouble in strict mode."""
+def join_pruned(
+    parts: Sequence[tuple[Ints, Pruned]], row_groups: Ints, limits: Limits, *, in_turn: bool = False
+) -> Pruned:
+    """Join the verdicts of parts, given their places among all row groups; raise on index trouble in strict mode.
+
+    Parts were judged side by side, so that the slowest one says the time, or `in_turn`.
+    """
     reasons, matches = np.zeros(len(row_groups), np.uint8), np.zeros(len(row_groups), np.int64)
     given: dict[int, RowSet] = {}
     for place, result in parts:
@@ -129,7 +135,7 @@ def join_pruned(parts: Sequence[tuple[Ints, Pruned]], row_groups: Ints, limits: 
         raise PuffinIndexError(str(troubles[0]))
     used = frozenset(one for _, result in parts for one in result.used)
     warnings = tuple(dict.fromkeys(text for _, result in parts for text in result.warnings))
-    stages = _stages([result.stages for _, result in parts])
+    stages = _stages([result.stages for _, result in parts], operator.add if in_turn else max)
     return Pruned(reasons, matches, stages, troubles, RowSets(given), used, warnings)
 
 
@@ -203,8 +209,8 @@ cleared_by(_entries.cache_clear)
 cleared_by(_view_of.cache_clear)
 
 
-def _stages(of_parts: Iterable[Sequence[Stage]]) -> tuple[Stage, ...]:
-    """The sum of the parts' funnels. Parts run side by side, so the slowest part says the time."""
+def _stages(of_parts: Iterable[Sequence[Stage]], joined: Callable[[float, float], float]) -> tuple[Stage, ...]:
+    """The sum of the parts' funnels, with the seconds joined."""
     by_name: dict[str, Stage] = {}
     for own in chain.from_iterable(of_parts):
         total = by_name.get(own.name, Stage(own.name, 0, 0, 0, 0, 0.0))
@@ -214,7 +220,7 @@ def _stages(of_parts: Iterable[Sequence[Stage]]) -> tuple[Stage, ...]:
             total.dropped + own.dropped,
             total.reads + own.reads,
             total.bytes_read + own.bytes_read,
-            max(total.seconds, own.seconds),
+            joined(total.seconds, own.seconds),
         )
     return tuple(by_name.values())
 

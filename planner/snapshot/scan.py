@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from pyiceberg.io import FileIO
@@ -112,6 +112,11 @@ class Scan:
         ordinals = view.ordinals_in_file[here]
         own_files, own_io = files or {}, io or view.io
         return cls(view, numbers, file_of, ordinals, has_deletes, view.paths, own_files, own_io, by_ranges=True)
+
+    def part(self, place: Ints) -> Scan:
+        """The scan of some of its row groups."""
+        names = ("numbers", "file_of", "ordinals", "has_deletes")
+        return replace(self, **{name: getattr(self, name)[place] for name in names})
 
     def deletes_of(self, at: int) -> FileWithDeletes | None:
         """The data file of a row group with what deletes its rows; None if nothing does."""

@@ -142,7 +142,7 @@ class PlannerCallback(JavaFunction):
             question = None if wanted.declined or not settings.aggregates else question_of(wanted, schema)
             if question is None:
                 return KEEP_ALL
-            query = replace(query, question=question)
+            query = replace(query, question=question, limits=settings.limits(strict=False, of_aggregates=True))
         elif not request.asks_for_rows and not (waiting and self.reports.is_explained(request)):
             return serialize_dropped(BitMap(), "", waiting) if waiting else KEEP_ALL
         implied = implied_by(request, schema, functions, waiting)

@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.prune.distributed import PlanningMode
-from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_REGRET_SHARE, Limits
+from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_REGRET_SHARE, ROWS_BYTE_BUDGET, Limits
 from puffin_index.errors import PuffinIndexError
 
 _PREFIX = "spark.puffin-index."
@@ -62,11 +62,12 @@ class Settings(BaseModel):
     start_milliseconds: int = Field(default=0, ge=0)
     silence_milliseconds: int = Field(default=10_000, ge=1_000)
 
-    def limits(self, *, strict: bool) -> Limits:
-        """The bounds for the planner."""
+    def limits(self, *, strict: bool, of_aggregates: bool = False) -> Limits:
+        """The bounds for the planner. Aggregates may read more, unless there is a setting."""
+        is_more = of_aggregates and "byte_budget" not in self.model_fields_set
         return Limits(
             strict,
-            self.byte_budget,
+            ROWS_BYTE_BUDGET if is_more else self.byte_budget,
             seconds=self.planning_milliseconds / 1000,
             regret_share=self.regret_share,
             pages=self.pages,

@@ -11,14 +11,14 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final, TypeAlias
 
 import numpy as np
 import xxhash
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyspark.sql import SparkSession
 
 import planner
@@ -48,11 +48,11 @@ def measure(
     seconds: Annotated[int, "How long the stream commits."] = 3600,
     rows: Annotated[int, "Rows of a commit."] = 5000,
     before: Annotated[int, "Commits that the table has before the stream begins."] = 1,
-    rewrite: Annotated[bool, "Call rewrite_data_files after each sixth of the time."] = True,
+    maintain: Annotated[bool, "Rewrite files, and expire older snapshots, after each sixth of the time."] = True,
 ) -> None:
     """Follow a stream of small commits with `build --watch`; exit 1 if a look-up finds another row than it should."""
     names = [f"{seconds * part // _PARTS} to {seconds * (part + 1) // _PARTS} s" for part in range(_PARTS)]
-    states, rewrites, most = list[Counts](), list[float](), dict[str, Counts]()
+    states, rewrites, most, commits = list[Counts](), list[float](), dict[str, Counts](), dict[int, Snapshot]()
     with TemporaryDirectory() as folder, bench.session() as spark, hooked(spark), ExitStack() as stack:
         index = _make_table(spark, bench.layout.warehouse, before, rows)
         process = stack.enter_context(_start_service(bench.layout.warehouse, Path(folder, "service.log")))
@@ -60,28 +60,30 @@ def measure(
         stream = spark.readStream.format("rate").options(rowsPerSecond=rows, numPartitions=1).load()
         numbered = stream.selectExpr(f"value + {before * rows} AS value", "timestamp").selectExpr(*_ROWS)
         writer = numbered.writeStream.trigger(processingTime="1 second").option("fanout-enabled", "true")
-        query = writer.option("checkpointLocation", f"{folder}/checkpoint").toTable(_SPARK_TABLE)
-        begin = time.time()
+        query, begin = writer.option("checkpointLocation", f"{folder}/checkpoint").toTable(_SPARK_TABLE), time.time()
         for part, name in enumerate(names):
             began, used, looks = time.time(), _used_seconds(process), dict[str, list[float]]()
             while not looks or time.time() < begin + seconds * (part + 1) / _PARTS:
                 _look_up(bench, spark, index, before * rows, looks)
             share = (_used_seconds(process) - used) / (time.time() - began)
-            index.refresh()
-            entries, snapshots = read_entries(index.index_table), index.index_table.snapshots()
-            sizes = segment_sizes(entries)
-            state: Counts = {"data files": len(entries), "segments": len(sizes), "index bytes": sum(sizes.values())}
-            states.append({"percent of a core": round(100 * share), **state, "index snapshots": len(snapshots)})
             for side, taken in looks.items():
                 step = _step(name, side, taken, {}, most.get(side, {}), "a row by its key")
                 most.setdefault(side, {_P99: 1.2 * step.counts[_P99]})
                 bench.steps.append(step)
-            if rewrite:
+            if maintain:
                 started = time.perf_counter()
                 spark.sql(f"CALL {CATALOG}.system.rewrite_data_files(table => '{_TABLE}')").collect()
                 rewrites.append(time.perf_counter() - started)
+                until = f"{datetime.fromtimestamp(began, UTC):%Y-%m-%d %H:%M:%S}Z"
+                spark.sql(f"CALL {CATALOG}.system.expire_snapshots('{_TABLE}', TIMESTAMP '{until}')").collect()
+            index.refresh()
+            commits |= {one.snapshot_id: one for one in index.data_table.snapshots()}
+            entries, snapshots = read_entries(index.index_table), index.index_table.snapshots()
+            sizes = segment_sizes(entries)
+            state: Counts = {"data files": len(entries), "segments": len(sizes), "index bytes": sum(sizes.values())}
+            states.append({"percent of a core": round(100 * share), **state, "index snapshots": len(snapshots)})
         query.stop()
-        lags, again = _lags(index, Path(folder, "service.log"))
+        lags, again = _lags([*commits.values()], Path(folder, "service.log"))
     for part, (name, state) in enumerate(zip(names, states, strict=True)):
         if own := [lag for at, lag in lags if part == min((at - begin) * _PARTS // seconds, _PARTS - 1)]:
             bench.steps.append(_step(name, "service", own, state, _GOALS, "commit to indexed"))
@@ -149,10 +151,9 @@ def _step(name: str, side: str, seconds: Sequence[float], counts: Counts, most: 
     return Step(name, side, tuple(seconds), counts=slowest | counts, most=most, heading=heading)
 
 
-def _lags(index: TableIndex, log: Path) -> tuple[list[tuple[float, float]], ...]:
+def _lags(snapshots: Sequence[Snapshot], log: Path) -> tuple[list[tuple[float, float]], ...]:
     """Give the time of each commit and the seconds until it was indexed: of the stream, and of rewritten files."""
-    index.refresh()
-    snapshots, ends = index.data_table.snapshots(), dict[int, float]()
+    ends = dict[int, float]()
     for _ in range(60):
         told = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if '"build finished"' in line]
         ends = {one["snapshot"]: datetime.fromisoformat(one["time"]).timestamp() for one in told}

@@ -1,16 +1,18 @@
 """Aggregates of tables small enough to check by eye."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.aggregates.answer import answer
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import ask
-from planner.arrow.aggregate import Aggregated, aggregate_with_plan
+from planner.arrow.aggregate import EXACT_ROWS, Aggregated, aggregate_with_plan
 from planner.arrow.plan import plan_scan
 from planner.prune.gate import Limits
 from puffin_index import IndexDefinition, TableIndex
@@ -87,6 +89,35 @@ def test_row_groups_beyond_the_bounds_are_unread(ten_rows: TableIndex, limits: L
     assert len(found.unread) == planned.plan.kept - found.row_groups_settled
     assert found.row_groups_indexed == 0
     assert not len(answer(known, question, dear).unread)
+
+
+@pytest.mark.parametrize("definition", KINDS)
+def test_files_of_many_rows_are_answered_in_turn(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch, definition: IndexDefinition
+) -> None:
+    """What was answered before the budget was used up counts."""
+    chance = np.random.default_rng(7)
+    files = [pa.table({name: chance.integers(0, 50, 1_000) for name in ("k", "c")}) for _ in range(4)]
+    index = build_index(local_catalog, files[0], 250, definition)
+    for file in files[1:]:
+        index.data_table.append(file)
+    index.build()
+    every, where, asked = pa.concat_tables(files), "k > 10 AND c < 40", "count(*), sum(k), count(DISTINCT c)"
+    left = every.filter((pc.field("k") > 10) & (pc.field("c") < 40))
+    due = [(len(left), pc.sum(left["k"]).as_py(), pc.count_distinct(left["c"]).as_py())]
+    whole = aggregate_with_plan(index, where, asked)
+    monkeypatch.setattr("planner.aggregates.answer._ROWS_AT_ONCE", 1_000)
+
+    found = aggregate_with_plan(index, where, asked)
+    assert (rows(found), rows(whole)) == (due, due)
+    assert found.row_groups_read == whole.row_groups_read == 0
+    assert found.plan.reason_counts() == whole.plan.reason_counts()
+
+    some = aggregate_with_plan(
+        index, where, asked, limits=replace(EXACT_ROWS, byte_budget=found.plan.index_bytes_read // 2)
+    )
+    assert rows(some) == due
+    assert 0 < some.row_groups_read < some.row_groups
 
 
 def test_counts_and_ends_of_whole_row_groups_come_from_statistics(ten_rows: TableIndex) -> None:

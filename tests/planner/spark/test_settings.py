@@ -2,13 +2,18 @@
 
 import pytest
 
-from planner.prune.gate import DEFAULT_BYTE_BUDGET
+from planner.prune.gate import DEFAULT_BYTE_BUDGET, ROWS_BYTE_BUDGET
 from planner.spark.settings import Settings, SettingsError, read_settings
 
 
 def test_nothing_set_means_the_defaults() -> None:
     assert read_settings({}) == Settings()
     assert read_settings({}).byte_budget == DEFAULT_BYTE_BUDGET
+
+
+@pytest.mark.parametrize(("conf", "budget"), [({}, ROWS_BYTE_BUDGET), ({"spark.puffin-index.byte-budget": "5"}, 5)])
+def test_aggregates_may_read_more_unless_somebody_says_how_much(conf: dict[str, str], budget: int) -> None:
+    assert read_settings(conf).limits(strict=False, of_aggregates=True).byte_budget == budget
 
 
 def test_what_is_set_wins_over_what_enable_was_told() -> None:
