@@ -38,7 +38,7 @@ _ROW_GROUP_OVERHEAD_BYTES: Final = 128 * 1024
 """What reading a row group costs besides the bytes of its columns, in bytes."""
 
 _ROWS_AT_ONCE: Final = 64 * 1024 * 1024
-"""What is judged and answered together, at least: it counts although the time is over for the rest."""
+"""How many rows are judged and answered together. These count even if there is no time for the others."""
 
 UNBOUNDED: Final = Limits(byte_budget=2**63, seconds=np.inf)
 """No bounds of bytes and time."""
@@ -125,9 +125,9 @@ def _aggregate_here(
     executors: Executors | None = None,
     most: float | None = None,
 ) -> tuple[Pruned, Answer] | None:
-    """Judge and answer many rows at a time; what is not reached in time, or by the bytes, is to be read."""
-    rows_before = np.cumsum(np.bincount(scan.file_of, scan.row_counts))[scan.file_of]
-    places = positions_by_number((rows_before // _ROWS_AT_ONCE).astype(np.int64))
+    """Judge and answer data files of many rows in turn; those beyond the time or the byte budget are to be read."""
+    rows_until = np.cumsum(np.bincount(scan.file_of, scan.row_counts))[scan.file_of]
+    places = positions_by_number((rows_until // _ROWS_AT_ONCE).astype(np.int64))
     if len(places) < 2 or executors is not None:
         return _aggregate_at_once(scan, predicate, question, limits, executors, most)
     clock, budget, found = Clock(limits.seconds), limits.byte_budget, list[tuple[Ints, Pruned, Answer]]()

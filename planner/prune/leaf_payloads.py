@@ -31,7 +31,7 @@ _BLOBS_AT_ONCE = 32
 """Payloads whose blocks are searched together."""
 
 BYTES_AT_ONCE = 64 << 20
-"""What is in memory together, of blocks or of payloads of one row group each."""
+"""How much is in memory together: blocks, or payloads of one row group each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -407,8 +407,7 @@ public final class Conditions {
     if (value instanceof Decimal decimal) {
       return decimal.toJavaBigDecimal().toPlainString();
     }
-    byte[] bytes = value instanceof UTF8String text ? text.getBytes() : null;
-    bytes = value instanceof byte[] binary ? binary : bytes;
+    byte[] bytes = PackedList.content(value);
     return bytes == null ? value : Base64.getEncoder().encodeToString(bytes);
   }
 

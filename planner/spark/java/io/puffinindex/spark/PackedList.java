@@ -46,7 +46,8 @@ public final class PackedList {
     return value instanceof Integer || value instanceof Long;
   }
 
-  private static byte[] content(Object value) {
+  /** The bytes of a text or of bytes; null for another value. */
+  static byte[] content(Object value) {
     return value instanceof UTF8String text
         ? text.getBytes()
         : value instanceof byte[] bytes ? bytes : null;
