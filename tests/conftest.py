@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 # The same examples on every run, so that a change is what makes a test fail; `make nightly` looks for new ones.
 settings.register_profile("repeatable", max_examples=30, derandomize=True, deadline=None)
-settings.register_profile("nightly", max_examples=500, deadline=None)
+settings.register_profile("nightly", max_examples=200, deadline=None)
 settings.load_profile("repeatable")
 
 

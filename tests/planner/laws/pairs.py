@@ -12,7 +12,9 @@ import sys
 import time
 import traceback
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from random import Random, SystemRandom
 from typing import Any
 from unittest.mock import patch
@@ -203,11 +205,13 @@ def main(pairs: int, seed: int | None, pair: int | None) -> None:
     tables = 1 if seed is not None else -(-pairs // PAIRS_A_TABLE)
     started = time.perf_counter()
     dropped = refused = wrong = 0
-    for number in range(first, first + tables):
-        tried = run_table(number, numbers)
-        dropped, refused, wrong = dropped + tried.dropped, refused + tried.refused, wrong + len(tried.failures)
-        for failure in tried.failures:
-            click.echo("\n{command}\n{where}\n{problem}".format(**failure))
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as processes:
+        trying = [processes.submit(run_table, number, numbers) for number in range(first, first + tables)]
+        for ended in as_completed(trying):
+            tried = ended.result()
+            dropped, refused, wrong = dropped + tried.dropped, refused + tried.refused, wrong + len(tried.failures)
+            for failure in tried.failures:
+                click.echo("\n{command}\n{where}\n{problem}".format(**failure))
     click.echo(
         f"{tables * len(numbers)} pairs of {tables} tables in {time.perf_counter() - started:.0f} s, "
         f"{dropped} row groups dropped, {refused} counts refused, {wrong} pairs wrong"
