@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_when_event_set, wait_exponential_jitter
@@ -28,6 +28,9 @@ MOST_TRIES = 4
 EXPIRE_EVERY_SECONDS = 120.0
 """The least time between two searches for unneeded files. Each search lists the index's directory."""
 
+LONG_BUILD_SECONDS = 1.0
+"""A build that takes longer goes on beside the next passes: new files do not wait for many rewritten ones."""
+
 _LONGEST_DELAY_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 
@@ -46,7 +49,7 @@ class Watch:
     """
 
     open_index: Callable[[], TableIndex]
-    start: Callable[[TableIndex], BuildHandle]
+    start: Callable[[TableIndex, BuildScope], BuildHandle]
     interval_seconds: float
     scope: BuildScope = field(default=WHOLE_TABLE, kw_only=True)
     on_report: Callable[[BuildReport], None] | None = field(default=None, kw_only=True)
@@ -56,6 +59,7 @@ class Watch:
     _tried: _State | None = field(default=None, init=False)
     _tries: int = field(default=0, init=False)
     _expired_at: float = field(default_factory=time.monotonic, init=False)
+    _long_builds: dict[BuildHandle, frozenset[str]] = field(default_factory=dict, init=False)
 
     def stop(self) -> None:
         """End the loop; a running build is cancelled, and its finished segments are committed.
@@ -75,6 +79,10 @@ class Watch:
             longest = self.interval_seconds * LONGEST_REST_INTERVALS
             rest = self.interval_seconds if has_worked else min(2 * rest, longest)
             self._stopped.wait(rest)
+        for handle in self._long_builds:
+            _log.info("%s", log_line("stopping, a build is cancelled"))
+            handle.cancel()
+            handle.join()
         _log.info("%s", log_line("watch stopped"))
 
     def _pass_with_retries(self) -> bool:
@@ -94,25 +102,29 @@ class Watch:
         index = self.open_index()
         if self.upkeep:
             self._expire_if_due(index)
+        for ended in [handle for handle in self._long_builds if handle.status() != "running"]:
+            del self._long_builds[ended]
+            self._end(ended)
         snapshot = self.scope.find_snapshot(index.data_table)
         definition = "; ".join(repr(column) for column in index.columns)
         snapshot_id = snapshot.snapshot_id if snapshot else None
         state = str(index.data_table.metadata.table_uuid), snapshot_id, definition
         if state == self._done or self._stopped.is_set():
             return False
-        lag = read_lag(index.data_table, index.index_table, index.columns, self.scope)
-        known = {"snapshots": lag.snapshots, "files": lag.files, "bytes": lag.bytes}
+        scope = replace(self.scope, without=frozenset[str]().union(*self._long_builds.values()))
+        lag = read_lag(index.data_table, index.index_table, index.columns, scope)
+        if not lag.files and self._long_builds:
+            return True
+        known = {"snapshots": lag.snapshots, "files": len(lag.files), "bytes": lag.bytes}
         _log.info("%s", log_line("lag", table=index.name, snapshot=snapshot_id, **known))
-        report = self._build(index) if lag.files else None
-        if report is not None and self.on_report is not None:
-            self.on_report(report)
+        report = self._build(index, scope, lag.files) if lag.files else None
         if self.upkeep and not self._stopped.is_set():
             compacted = index.compact_if_due()
             if compacted is not None:
                 counts = {"segments_before": compacted.segments_before, "segments_after": compacted.segments_after}
                 _log.info("%s", log_line("compacted", table=index.name, **counts, seconds=compacted.seconds))
         is_tried = self._is_tried(state, report)
-        if is_tried and (report is None or not report.files_left):
+        if is_tried and not self._long_builds and (report is None or not report.files_left):
             self._done = state
         # Rests grow while nothing but the same unreadable files is left.
         return is_tried or report is None or report.files > 0
@@ -132,20 +144,26 @@ class Watch:
         self._expired_at = time.monotonic()
         _log.info("%s", log_line("expired", table=index.name, segments=report.segments, bytes=report.bytes))
 
-    def _build(self, index: TableIndex) -> BuildReport | None:
-        handle = self.start(index)
+    def _build(self, index: TableIndex, scope: BuildScope, files: frozenset[str]) -> BuildReport | None:
+        """Build, and return the report; None if the build goes on beside the next passes, or until it is cancelled."""
+        handle, long_from = self.start(index, scope), time.monotonic() + LONG_BUILD_SECONDS
         while handle.status() == "running":
-            if self._stopped.wait(_POLL_SECONDS):
-                _log.info("%s", log_line("stopping, the build is cancelled", table=index.name))
-                handle.cancel()
-                handle.join()
+            if self._stopped.wait(_POLL_SECONDS) or (not self._long_builds and time.monotonic() > long_from):
+                self._long_builds[handle] = files
                 return None
+        return self._end(handle)
+
+    def _end(self, handle: BuildHandle) -> BuildReport:
+        """Tell the report of a build that has ended, or raise its error."""
         try:
-            return handle.wait()
+            report = handle.wait()
         except BuildError as error:
             if error.__cause__ is None or isinstance(error.__cause__, PASSING_ERRORS):
                 raise
             raise error.__cause__ from None
+        if self.on_report is not None:
+            self.on_report(report)
+        return report
 
 
 def _log_retry(state: RetryCallState) -> None:

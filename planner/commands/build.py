@@ -78,7 +78,7 @@ def build_command(
         return
     follower = Watch(
         lambda: TableIndex.open_or_define(catalog, name),
-        lambda opened: opened.build_async(
+        lambda opened, scope: opened.build_async(
             spark,
             workers=workers,
             scope=scope,

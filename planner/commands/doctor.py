@@ -226,5 +226,5 @@ def _check_table(table: NamedTable, write: bool) -> Findings:
         io.delete(location)
         yield "ok", f"a file was written to {folder} and deleted"
     lag = read_lag(data_table, index.index_table, index.columns)
-    without = f"{lag.files} data files have no index"
+    without = f"{len(lag.files)} data files have no index"
     yield ("warning", f"{without}: `{_NAME} build` indexes them") if lag.files else ("ok", without)

@@ -31,13 +31,14 @@ from puffin_index.storage.parallel import in_parallel, requests_at_once
 class BuildScope:
     """The data files to index; by default all of the current snapshot. An index serves all snapshots with the file.
 
-    A snapshot, a branch or tag, a filter by Iceberg's own metadata, or a number of files bound it.
+    A snapshot, a branch or tag, a filter by Iceberg's own metadata, a number of files, or files to leave out bound it.
     """
 
     snapshot_id: int | None = None
     ref: str | None = None
     row_filter: BooleanExpression | None = None
     max_files: int | None = None
+    without: frozenset[str] = frozenset()
 
     def find_snapshot(self, table: Table) -> Snapshot | None:
         """Return the snapshot to index, None while the table is empty, or raise NotFoundError if the table lacks it."""
@@ -49,9 +50,10 @@ class BuildScope:
         if snapshot is None:
             return ()
         try:
-            return tables.list_data_files(table, snapshot.snapshot_id, self.row_filter)
+            files = tables.list_data_files(table, snapshot.snapshot_id, self.row_filter)
         except (ValueError, TypeError, NotImplementedError) as error:
             raise DefinitionError(f"Iceberg cannot choose data files by this predicate: {error}") from error
+        return tuple(file for file in files if file.path not in self.without)
 
 
 WHOLE_TABLE = BuildScope()
@@ -143,10 +145,10 @@ class IndexStatus(Described):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The lag of an index: the files that lack one, their bytes, and snapshots since one added the oldest file."""
+    """The lag of an index: paths of files that lack one, their bytes, and snapshots since one added the oldest file."""
 
     snapshots: int
-    files: int
+    files: frozenset[str]
     bytes: int
 
 
@@ -231,8 +233,9 @@ def _unindexed(
 
 
 def _lag(data_table: Table, missing: Sequence[tables.DataFile], head: Snapshot | None) -> Lag:
-    behind = tables.count_snapshots_behind(data_table, head, {file.path for file in missing})
-    return Lag(behind, len(missing), sum(file.file_size for file in missing))
+    files = frozenset(file.path for file in missing)
+    behind = tables.count_snapshots_behind(data_table, head, files)
+    return Lag(behind, files, sum(file.file_size for file in missing))
 
 
 def _kind_sizes(index_table: Table, entries: pa.Table) -> tuple[Counter[FieldKind], Counter[FieldKind]]:

@@ -38,7 +38,7 @@ def test_a_commit_costs_the_same_however_many_there_were(counting_catalog: SqlCa
         faulty_io.set_fault(0, within=".avro")
         lag = read_lag(index.data_table, index.index_table, index.columns)
         seen.append(faulty_io.FAULT.seen)
-        assert (lag.files, lag.snapshots) == (count, count)
+        assert (len(lag.files), lag.snapshots) == (count, count)
         assert len(retained_files(index.data_table)) == count
 
     assert seen[1:] == [2] * 7, "the new manifest list and the new manifest"

@@ -85,7 +85,7 @@ def test_a_build_that_stays_in_the_background_finishes(index: TableIndex) -> Non
     report = build(index.data_table, index.index_table, index.columns, LocalEngine(1, in_background=True))
 
     assert (report.files, report.skipped) == (2, ())
-    assert read_lag(index.data_table, index.index_table, index.columns).files == 0
+    assert not read_lag(index.data_table, index.index_table, index.columns).files
 
 
 def test_a_build_without_refresh_indexes_what_the_index_knows(index: TableIndex, local_catalog: SqlCatalog) -> None:
