@@ -1,5 +1,6 @@
 """What-if against the real build: row groups within the range, size within a quarter; and what cannot be asked."""
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,7 +12,9 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 import planner
+from planner.advice.advised_table import LIMITS
 from planner.advice.candidates import find_named
+from planner.arrow.plan import plan_scan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from tests.conftest import amount, built, create_table
@@ -55,7 +58,10 @@ def test_the_real_build_keeps_what_was_said(lineorder: Table, kind: str, column:
 
 
 @pytest.mark.parametrize("seed", range(amount(1, 200)))
-def test_random_tables(local_catalog: SqlCatalog, seed: int) -> None:
+def test_random_tables(local_catalog: SqlCatalog, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Look-ups of so little data are hardly worth it, so that it depends on the bytes of a sample which are made.
+    limits = replace(LIMITS, rows_wanted=True)
+    monkeypatch.setattr("planner.advice.advised_table.LIMITS", limits)
     table = RandomTable.make(seed, local_catalog)
     random = Random(seed)
     table.index.drop()
@@ -68,7 +74,7 @@ def test_random_tables(local_catalog: SqlCatalog, seed: int) -> None:
     few = [planner.what_if(data_table, where, definition, sample=3) for where in questions]
     index = built(local_catalog, "ns.t", definition)
     for where, answer, sampled in zip(questions, answers, few, strict=True):
-        plan = planner.plan(index, where)
+        plan = plan_scan(index, where, limits=limits).plan
         # What is deleted is no matter of the index.
         kept = plan.kept + plan.reason_counts().get("all-deleted", 0)
         assert answer.what_if.row_groups.estimate == kept, where

@@ -159,7 +159,7 @@ def test_a_name_is_taken_once(sql: SparkSession, catalog: SqlCatalog) -> None:
         ("CREATE INDEX i ON {t} USING bitmap (city, city)", "columns are named twice: city, city"),
         (
             "CREATE INDEX i ON {t} USING bloom (city OPTIONS (ffp = 1))",
-            "there is no option 'ffp'; a bloom index has fpp",
+            "there is no option 'ffp'; a bloom index has content, fpp, items",
         ),
         ("CREATE INDEX i ON {t} USING bloom (city) OPTIONS (bild = 'sync')", "the statement has build"),
         ("CREATE INDEX i ON {t} USING bloom (city) OPTIONS (build = 'now')", "there are: async, sync, none"),
