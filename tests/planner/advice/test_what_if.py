@@ -57,7 +57,7 @@ def test_the_real_build_keeps_what_was_said(lineorder: Table, kind: str, column:
         assert answer.added == (f"{column}.{kind}",)
 
 
-@pytest.mark.parametrize("seed", range(amount(1, 200)))
+@pytest.mark.parametrize("seed", range(amount(1, 80)))
 def test_random_tables(local_catalog: SqlCatalog, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Look-ups of so little data are hardly worth it, so that it depends on the bytes of a sample which are made.
     limits = replace(LIMITS, rows_wanted=True)

@@ -24,7 +24,7 @@ from tests.spark.agreement import ENABLED, reports_since, row_groups_of, setting
 pytestmark = pytest.mark.spark
 
 # The fewest parts that have both modes of writing, a service that watches, adaptive plans, and keys to look for.
-PARTS, STATEMENTS_A_TABLE = (range(100), 20) if is_nightly() else ((15, 16), 4)
+PARTS, STATEMENTS_A_TABLE = (range(40), 20) if is_nightly() else ((15, 16), 4)
 DEFINITION = IndexDefinition.of(bitmap=["k", "s"], bsi=["k", "b"], bloom=["d"])
 COLUMNS = "id BIGINT, k INT, b BIGINT, d DECIMAL(30,2), s STRING, day DATE"
 GROUP_FILTER = "spark.sql.optimizer.runtime.rowLevelOperationGroupFilter.enabled"
