@@ -31,7 +31,7 @@ from puffin_index.storage.parallel import in_parallel, requests_at_once
 class BuildScope:
     """The data files to index; by default all of the current snapshot. An index serves all snapshots with the file.
 
-    A snapshot, a branch or tag, a filter by Iceberg's own metadata, a number of files, or files to leave out bound it.
+    A snapshot, a branch or tag, a filter by Iceberg's own metadata, a number of files, or paths to leave out bound it.
     """
 
     snapshot_id: int | None = None
@@ -145,7 +145,7 @@ class IndexStatus(Described):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The lag of an index: paths of files that lack one, their bytes, and snapshots since one added the oldest file."""
+    """The lag of an index: paths of files without one, their bytes, and snapshots since one added the oldest file."""
 
     snapshots: int
     files: frozenset[str]

@@ -66,8 +66,7 @@ def make_bench(
 ) -> Bench:
     """Make what every command gets; raise BenchError for an impossible scale factor."""
     # A pipe or a log has no width of its own; the 80 columns that rich assumes would break the tables.
-    console = Console(width=None if sys.stdout.isatty() else 180)
-    return Bench(Layout.of(data, sf), cores, memory, console)
+    return Bench(Layout.of(data, sf), cores, memory, Console(width=None if sys.stdout.isatty() else 180))
 
 
 def demo(bench: Bench, *, row_group_rows: RowGroupRows = DEFAULT_ROW_GROUP_ROWS, repeats: Repeats = 5) -> None:

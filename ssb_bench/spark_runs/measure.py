@@ -150,13 +150,14 @@ def _process_bytes(spark: SparkSession) -> int | None:
 @contextmanager
 def hooked(session: SparkSession, *, aggregates: bool = True) -> Iterator[SparkSession]:
     """Install the hook in a session, which answers aggregates or scans for them; undo both at the end."""
+    before = str(session.conf.get(_AGGREGATES, "true"))
     session.conf.set(_AGGREGATES, str(aggregates).lower())
     planner.enable(session)
     try:
         yield session
     finally:
         planner.disable(session)
-        session.conf.unset(_AGGREGATES)
+        session.conf.set(_AGGREGATES, before)
 
 
 @contextmanager

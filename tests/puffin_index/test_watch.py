@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -14,6 +14,7 @@ from puffin_index.index_table.status import BuildScope
 from puffin_index.jobs.build_job import ProgressListener
 from puffin_index.watch import LONG_BUILD_SECONDS, Watch
 from tests.conftest import create_table
+from tests.processes import wait_for
 
 DEADLINE_SECONDS = 60.0
 
@@ -49,11 +50,8 @@ class Service:
         self.is_cancelled.set()
         self.go_on.set()
 
-    def wait_for(self, is_met: Callable[[], bool]) -> None:
-        end = time.monotonic() + DEADLINE_SECONDS
-        while not is_met():
-            assert time.monotonic() < end
-            time.sleep(0.02)
+    def wait_for_reports(self, count: int) -> None:
+        assert wait_for(lambda: len(self.reports) >= count, DEADLINE_SECONDS), self.reports
 
     def stop(self) -> None:
         self.watch.stop()
@@ -82,11 +80,11 @@ def service(local_catalog: SqlCatalog, index: TableIndex) -> Iterator[Service]:
 def test_new_files_are_indexed_while_a_build_takes_long(service: Service, index: TableIndex) -> None:
     for number in (1, 2):
         index.data_table.append(rows(100 * number))
-        service.wait_for(lambda number=number: len(service.reports) == number)  # type: ignore[misc]
+        service.wait_for_reports(number)
     assert index.status().indexed_data_files == 2, "not the first of three"
 
     service.go_on.set()
-    service.wait_for(lambda: len(service.reports) == 3)
+    service.wait_for_reports(3)
 
     assert [report.rows for report in service.reports] == [100, 200, 1000]
     assert (status := index.status()).indexed_data_files == status.data_files == 3
@@ -97,9 +95,9 @@ def test_what_a_long_build_fails_at_is_tried_again(
 ) -> None:
     service.error = OSError("the store is away")
     service.go_on.set()
-    service.wait_for(lambda: "pass failed attempt=1" in caplog.text)
+    assert wait_for(lambda: "pass failed attempt=1" in caplog.text, DEADLINE_SECONDS)
     service.error = None
-    service.wait_for(lambda: len(service.reports) == 1)
+    service.wait_for_reports(1)
 
     assert "the store is away" in caplog.text
     assert [report.rows for report in service.reports] == [1000]
@@ -118,7 +116,7 @@ def test_a_table_that_has_only_what_is_being_indexed_costs_no_build(service: Ser
     assert service.reports == []
 
     service.go_on.set()
-    service.wait_for(lambda: bool(service.reports))
+    service.wait_for_reports(1)
     time.sleep(1)
 
     assert [report.rows for report in service.reports] == [1000]

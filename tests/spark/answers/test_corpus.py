@@ -61,14 +61,16 @@ def test_queries_are_equal(
         pruned_schema, pruned = run(hooked, sql, True)
 
     assert (pruned_schema, pruned.answer) == (schema, without.answer)
+    drops = sum(report.dropped for report in planner.reports(hooked)) > 0
     if reads is not nullcontext:
-        # Costs are changed for this way of reading, so that some look-ups that drop row groups do not seem worth it.
+        # Costs are changed for this way of reading: where few pages are read, further look-ups do not seem worth it.
+        assert drops or pruned.rows_read < without.rows_read or not statement.shrinks or name == "orc"
         return
     assert pruned.rows_read <= without.rows_read
     if statement.shrinks and name in PLAIN_TABLES:
         assert pruned.rows_read < without.rows_read
     if statement.shrinks and name != "orc":
-        assert sum(report.dropped for report in planner.reports(hooked)) > 0
+        assert drops
 
 
 @pytest.mark.one_of(5)

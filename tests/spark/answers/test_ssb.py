@@ -3,7 +3,7 @@
 import io
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -35,19 +35,11 @@ from ssb_bench.spark_runs.session import CATALOG
 from ssb_bench.studies import doors, fresh, pages, systems, text, writes
 from ssb_bench.studies.run import answer_due, checking_sql, fit_queries, run_queries
 from tests.conftest import amount
-from tests.spark.agreement import settings
 
 pytestmark = pytest.mark.spark
 
 ROWS = 60_175
 ROW_GROUP_ROWS = 1000
-
-
-@pytest.fixture(scope="module", autouse=True)
-def settings_of_other_tests(spark: SparkSession) -> Iterator[None]:
-    """The benchmark leaves its default in the shared session, for which other tests have another value."""
-    with settings(spark, {"spark.puffin-index.aggregates": "false"}):
-        yield
 
 
 @pytest.fixture(scope="module")
