@@ -133,8 +133,9 @@ def test_equality_over_many_row_groups_takes_at_most_20_requests(local_catalog: 
     for more in range(amount(1, 2)):
         assert index.compact().segments == 1
 
-        covered = groups + GROUPS_A_FILE * more
-        assert merged_shares(index) == {(POSTINGS, covered), (BLOOM_MATRIX, covered)}
+        if not more:
+            # A merge that would make an index larger, if only by a hundredth, is not made: later there may be two.
+            assert merged_shares(index) == {(POSTINGS, groups), (BLOOM_MATRIX, groups)}
         for where, old in before.items():
             # `WIDE` asks for rows wherever it can, the default only where that is expected to pay.
             for limits in (WIDE, Limits(strict=True)):
