@@ -80,7 +80,8 @@ class QueryAnswer:
 
 def answer_query(request: QueryRequest) -> QueryAnswer:
     """Find what a query has to read, and what the index gives of its aggregates."""
-    scan, predicate, limits, executors = request.scan, request.predicate, request.limits, request.executors
+    scan, predicate, executors = request.scan, request.predicate, request.executors
+    limits = request.limits.of_scan(int(scan.row_group_bytes.sum()))
     if request.question is None:
         return _answer_of(request, judge(scan, predicate, limits, request.first_rows, executors, request.shared))
     found = aggregate(scan, predicate, request.question, limits, executors)
@@ -148,8 +149,7 @@ def _answer_of(request: QueryRequest, pruned: Pruned, aggregates: Answer | None 
 
 def _read_by_pages(scan: Scan, reasons: Bytes, few: FewRows) -> PagesRead:
     """Say how much is read. Row groups without an index have no pages and bytes here."""
-    pages, shares, sizes = pages_of(scan.row_counts), kept_mask(reasons).astype(np.float64), np.zeros(len(reasons))
-    sizes[scan.is_indexed] = scan.view.row_group_bytes[scan.numbers[scan.is_indexed]]
+    pages, shares, sizes = pages_of(scan.row_counts), kept_mask(reasons).astype(np.float64), scan.row_group_bytes
     is_few = np.isin(scan.numbers, list(few.pages))
     shares[is_few] = [few.pages[number] for number in scan.numbers[is_few].tolist()] / pages[is_few]
     pages_read, bytes_read = (round(float(shares @ whole)) for whole in (pages, sizes))

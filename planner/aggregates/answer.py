@@ -105,8 +105,7 @@ def aggregate(
     most = most_rows(scan.view, predicate, question, scan.numbers)
     if most is None:
         return None
-    row_count = int(scan.view.row_counts[scan.numbers].sum())
-    if executors is not None and executors.are_worth_it(len(scan.numbers), row_count):
+    if executors is not None and executors.are_worth_it(len(scan.numbers), int(scan.row_counts.sum())):
         found = _aggregate_on_executors(executors, scan, predicate, question, limits, most)
     else:
         found = _aggregate_here(scan, predicate, question, limits, most=most)

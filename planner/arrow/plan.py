@@ -66,7 +66,7 @@ def plan(
         snapshot_id: The snapshot to scan, None for the current one.
         strict: Raise on index trouble instead of keeping the row groups.
         byte_budget: How many index bytes may be read, directories not counted. Row groups beyond the budget are kept.
-        planning_milliseconds: How long judging files and row groups may take; undecided ones are kept.
+        planning_milliseconds: How long judging may take; undecided ones are kept. Both limits grow above 4 GiB of data.
         spark: A session whose executors may plan.
         planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
         refresh: Ask the catalog for the newest versions of table and index first. Otherwise the plan uses the versions

@@ -7,9 +7,9 @@ anyway. Each row group that is dropped pays for more of them. Data bytes, index 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -42,9 +42,8 @@ class Limits:
         rows_wanted: Somebody will count the rows. An index is then worth its bytes even where no row group is dropped.
         seconds: How long judging may take; a row group that is undecided by then is kept. The clock is asked between
             pieces of work (a leaf, a payload, a row group), so the last piece may end later.
-        regret_share: Look-ups end when they have taken this share of the bytes that the scan reads and no row group was
-            dropped; the bytes of dropped row groups may be spent as well. A small scan may spend what one of its row
-            groups takes. One look-up of each test may take more than what is left.
+        regret_share: Look-ups end when they have taken this share of the bytes that the scan reads, or those of its
+            largest row group, and the bytes of what was dropped. One look-up of each test may take more than is left.
         pages: The scan reads only the pages with matching rows where these are few, in Spark or without it. Pages that
             it leaves out count as dropped bytes.
     """
@@ -56,8 +55,14 @@ class Limits:
     regret_share: float = DEFAULT_REGRET_SHARE
     pages: bool = False
 
+    def of_scan(self, data_bytes: int) -> Self:
+        """The limits of a scan of so many bytes: in proportion to these for a large one, but at most five times."""
+        times = min(max(1.0, data_bytes / _LARGE_BYTES), 5.0)
+        return replace(self, byte_budget=int(self.byte_budget * times), seconds=self.seconds * times)
+
 
 DEFAULT_LIMITS: Final = Limits()
+_LARGE_BYTES = 4 << 30
 
 _READ_SHARE = 0.25
 """Share of a row group's bytes that a typical query reads: a few of its columns."""

@@ -49,6 +49,7 @@ class Scan:
     is_indexed: Flags = field(init=False)
     row_counts: Ints = field(init=False)
     first_rows: Ints = field(init=False)
+    row_group_bytes: Ints = field(init=False)
     is_read_whole: Flags = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,7 +57,7 @@ class Scan:
         indexed = self.numbers >= 0
         object.__setattr__(self, "is_indexed", indexed)
         here = selection_of(self.numbers) if indexed.all() else None
-        for name in ("row_counts", "first_rows", "is_read_whole"):
+        for name in ("row_counts", "first_rows", "row_group_bytes", "is_read_whole"):
             of_view = getattr(self.view, name)
             own = np.zeros(len(indexed), of_view.dtype) if here is None else of_view[here]
             if here is None:

@@ -348,25 +348,24 @@ class _Audit:
         settings, scan = self.query.settings, self.query.answer.scan
         count = min(len(positions), settings.audit_row_groups)
         chosen = self.random.choice(positions, count, replace=False) if count else positions
-        sizes = np.cumsum(scan.view.row_group_bytes[scan.numbers[chosen]])
+        sizes = np.cumsum(scan.row_group_bytes[chosen])
         return chosen[: max(int(np.searchsorted(sizes, settings.audit_bytes, "right")), 1)]
 
     def _miss_rows(self, path: str, count: int, first: int, claim: str = "no row matches") -> None:
         """Report rows of the data file at a location that match."""
-        query, view, numbers = self.query, self.query.answer.scan.view, self.query.answer.scan.numbers
-        at = np.flatnonzero([view.paths[file] == path for file in view.file_of[numbers].tolist()])
-        place = at[np.searchsorted(view.first_rows[numbers[at]], first, "right") - 1]
-        number = numbers[place]
+        query, scan = self.query, self.query.answer.scan
+        at = np.flatnonzero([scan.paths[file] == path for file in scan.file_of.tolist()])
+        place = at[np.searchsorted(scan.first_rows[at], first, "right") - 1]
         used, reason = deciding(query), Reason(int(query.answer.plan.reasons[place]))
         of_stage = {one for one in used if (one[1] == ZONE_MAPS) == (reason is Reason.ZONE_MAP)} or used
         self._miss(
             f"{claim} ({reason.code})",
             f"{count} rows do",
             of_stage,
-            numbers[[place]],
+            scan.numbers[[place]],
             data_file=path,
-            row_group=int(view.ordinals_in_file[number]),
-            rows=(first - int(view.first_rows[number]),),
+            row_group=int(scan.ordinals[place]),
+            rows=(first - int(scan.first_rows[place]),),
         )
 
     def _miss(self, claim: str, found: str, used: Iterable[Used], numbers: Ints, **place: Any) -> None:

@@ -58,7 +58,7 @@ class PlannedQuery:
 def record_of(query: PlannedQuery) -> QueryRecord:
     """Return the record of a scan."""
     plan, request, schema = query.answer.plan, query.request, query.reading.schema
-    sizes = query.answer.scan.view.row_group_bytes[query.answer.scan.numbers]
+    sizes = query.answer.scan.row_group_bytes
     without_index, kept = _kept_by_statistics(query), plan.kept_mask
     is_not_trusted = bool((plan.reasons == Reason.NOT_TRUSTED).any())
     if is_not_trusted:

@@ -66,11 +66,7 @@ def unpacked(text: str) -> Contents:
     raise ValueError("no list of values")
 
 
-def _read_list(sent: object, read: pydantic.ValidatorFunctionWrapHandler) -> object:
-    return unpacked(sent) if isinstance(sent, str) else read(sent)
-
-
-PACKED: Final = pydantic.WrapValidator(_read_list)
+PACKED: Final = pydantic.WrapValidator(lambda sent, read: unpacked(sent) if isinstance(sent, str) else read(sent))
 """Lets a list be packed, as `PackedList.java` writes long ones."""
 
 

@@ -55,6 +55,22 @@ def test_part_of_the_budget_answers_part_of_the_row_groups(index: TableIndex) ->
     assert part.funnel[-1].bytes_read <= whole // 2 + 16_384
 
 
+@pytest.mark.parametrize("index", ["bsi none"], indirect=True)
+def test_a_large_scan_may_read_more(index: TableIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = plan(index, "k = 70007").funnel[-1].bytes_read
+    assert plan(index, "k = 70007", byte_budget=whole // 4).reason_counts()["over-budget"] > 0
+    monkeypatch.setattr("planner.prune.gate._LARGE_BYTES", 1)
+    assert "over-budget" not in plan(index, "k = 70007", byte_budget=whole // 4).reason_counts()
+    assert plan(index, "k = 70007", byte_budget=0).kept == ROWS // ROW_GROUP_ROWS
+
+
+@pytest.mark.parametrize(("gigabytes", "times"), [(0, 1), (4, 1), (6, 1.5), (20, 5), (2000, 5)])
+def test_limits_grow_with_large_scans_up_to_five_times(gigabytes: int, times: float) -> None:
+    assert Limits(byte_budget=100, seconds=2).of_scan(gigabytes << 30) == Limits(
+        byte_budget=int(100 * times), seconds=2 * times
+    )
+
+
 @pytest.mark.parametrize("index", ["bsi"], indirect=True)
 def test_one_read_answers_for_all_small_row_groups(index: TableIndex) -> None:
     plan(index, "k = 7")  # reads the directory
