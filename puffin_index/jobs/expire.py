@@ -85,12 +85,12 @@ def expire(
     refresh_index_table(index_table)
     before = read_entries(index_table)
     change = partial(needed_entries, data_table, index_table, wanted)
-    after = kept = change(read_entries(index_table)) if dry_run else replace_entries(index_table, change)
+    after = kept = change(before) if dry_run else replace_entries(index_table, change)
     if not dry_run:
         compact(data_table, index_table, wanted, most_bytes=0)
     committed = stored_files.committed_segments(index_table)
     superseded_before = now - SNAPSHOT_GRACE
-    expired = _superseded(index_table, superseded_before)
+    expired, _ = _superseded(index_table, superseded_before)
     named = stored_files.reachable_files(index_table) if expired else set()
     if expired and not dry_run:
         commit(index_table, partial(_expire_snapshots, index_table, superseded_before))
@@ -126,11 +126,12 @@ def expire(
 
 
 def _expire_snapshots(index_table: Table, superseded_before: datetime) -> None:
-    expired = _superseded(index_table, superseded_before)
+    expired, older_than = _superseded(index_table, superseded_before)
     if not expired:
         return
     try:
-        index_table.maintenance.expire_snapshots().by_ids(expired).commit()
+        # PyIceberg copies the metadata twice for each snapshot that is named.
+        index_table.maintenance.expire_snapshots().older_than(older_than).commit()
     except ValueError as error:
         # PyIceberg's catalogs load the table once more, and another expiration may have been faster.
         raise CommitFailedException(str(error)) from error
@@ -142,10 +143,10 @@ def _directory_count(entries: pa.Table, of_entries: pa.Table) -> int:
     return sum(len(own) for pair, own in zip(entry_segments(entries), directories, strict=True) if pair in kept)
 
 
-def _superseded(index_table: Table, before: datetime) -> list[int]:
-    limit = before.timestamp() * 1000
-    snapshots = index_table.snapshots()
-    protected = {ref.snapshot_id for ref in index_table.metadata.refs.values()}
-    known = {snapshot.snapshot_id for snapshot in snapshots}
-    old = {s.parent_snapshot_id for s in snapshots if s.timestamp_ms < limit and s.parent_snapshot_id is not None}
-    return sorted((old & known) - protected)
+def _superseded(index_table: Table, before: datetime) -> tuple[list[int], datetime]:
+    """Return the snapshots that are older than the newest one of before a time, and when that one was made."""
+    limit, snapshots = before.timestamp() * 1000, index_table.snapshots()
+    newest = max((one.timestamp_ms for one in snapshots if one.timestamp_ms < limit), default=0)
+    old = {one.snapshot_id for one in snapshots if one.timestamp_ms < newest}
+    old -= {ref.snapshot_id for ref in index_table.metadata.refs.values()}
+    return sorted(old), datetime.fromtimestamp(newest / 1000, UTC)
