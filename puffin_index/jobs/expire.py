@@ -89,11 +89,10 @@ def expire(
     if not dry_run:
         compact(data_table, index_table, wanted, most_bytes=0)
     committed = stored_files.committed_segments(index_table)
-    superseded_before = now - SNAPSHOT_GRACE
-    expired, _ = _superseded(index_table, superseded_before)
+    expired, newest_old = _superseded(index_table, now - SNAPSHOT_GRACE)
     named = stored_files.reachable_files(index_table) if expired else set()
     if expired and not dry_run:
-        commit(index_table, partial(_expire_snapshots, index_table, superseded_before))
+        commit(index_table, partial(_expire_snapshots, index_table, newest_old))
     if not dry_run:
         refresh_index_table(index_table)
         after = read_entries(index_table)
@@ -125,10 +124,7 @@ def expire(
     )
 
 
-def _expire_snapshots(index_table: Table, superseded_before: datetime) -> None:
-    expired, older_than = _superseded(index_table, superseded_before)
-    if not expired:
-        return
+def _expire_snapshots(index_table: Table, older_than: datetime) -> None:
     try:
         # PyIceberg copies the metadata twice for each snapshot that is named.
         index_table.maintenance.expire_snapshots().older_than(older_than).commit()
