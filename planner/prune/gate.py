@@ -56,7 +56,7 @@ class Limits:
     pages: bool = False
 
     def of_scan(self, data_bytes: int) -> Self:
-        """The limits of a scan of so many bytes: in proportion to these for a large one, but at most five times."""
+        """These limits for a scan of so many bytes: those of a large scan grow in proportion, up to five times."""
         times = min(max(1.0, data_bytes / _LARGE_BYTES), 5.0)
         return replace(self, byte_budget=int(self.byte_budget * times), seconds=self.seconds * times)
 

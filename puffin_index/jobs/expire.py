@@ -140,7 +140,7 @@ def _directory_count(entries: pa.Table, of_entries: pa.Table) -> int:
 
 
 def _superseded(index_table: Table, before: datetime) -> tuple[list[int], datetime]:
-    """Return the snapshots that are older than the newest one of before a time, and when that one was made."""
+    """Return the snapshots that the newest one from before a time supersedes, and when that one was made."""
     limit, snapshots = before.timestamp() * 1000, index_table.snapshots()
     newest = max((one.timestamp_ms for one in snapshots if one.timestamp_ms < limit), default=0)
     old = {one.snapshot_id for one in snapshots if one.timestamp_ms < newest}
