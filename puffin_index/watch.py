@@ -4,13 +4,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_when_event_set, wait_exponential_jitter
 from tenacity.nap import sleep_using_event
 
-from puffin_index.errors import BuildError
 from puffin_index.index_table.open_catalog import PASSING_ERRORS
 from puffin_index.index_table.status import WHOLE_TABLE, BuildScope, read_lag
 from puffin_index.jobs.build_handle import BuildHandle
@@ -45,7 +45,8 @@ _State: TypeAlias = tuple[str, int | None, str]
 class Watch:
     """Follows one table, with a rest between two looks, and compacts and expires when due, until it is stopped.
 
-    The index is opened in each pass, so that a table dropped and made anew is followed.
+    The index is opened in each pass, so that a table dropped and made anew is followed. Upkeep, which is compaction and
+    expiry, runs beside the next passes: no new file waits for it. An error of upkeep is raised by a later pass.
     """
 
     open_index: Callable[[], TableIndex]
@@ -58,7 +59,10 @@ class Watch:
     _done: _State | None = field(default=None, init=False)
     _tried: _State | None = field(default=None, init=False)
     _tries: int = field(default=0, init=False)
+    _upkeep_thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "upkeep"), init=False)
+    _running_upkeep: Future[None] | None = field(default=None, init=False)
     _expired_at: float = field(default_factory=time.monotonic, init=False)
+    _compacted: int | None = field(default=None, init=False)
     _long_builds: dict[BuildHandle, frozenset[str]] = field(default_factory=dict, init=False)
 
     def stop(self) -> None:
@@ -83,6 +87,9 @@ class Watch:
             _log.info("%s", log_line("stopping, a build is cancelled"))
             handle.cancel()
             handle.join()
+        self._upkeep_thread.shutdown()
+        if self._running_upkeep is not None and (error := self._running_upkeep.exception()) is not None:
+            _log.warning("%s", log_line("stopped after an error of upkeep", error=reason_of(error)))
         _log.info("%s", log_line("watch stopped"))
 
     def _pass_with_retries(self) -> bool:
@@ -98,10 +105,17 @@ class Watch:
         return bool(retrying(self._pass))
 
     def _pass(self) -> bool:
-        """Make one pass: index new data files, compact if due, expire if due."""
+        """Make one pass: index new data files, and start the upkeep of the index unless it runs."""
         index = self.open_index()
-        if self.upkeep:
-            self._expire_if_due(index)
+        has_worked = self._index_new_files(index)
+        if self.upkeep and (self._running_upkeep is None or self._running_upkeep.done()):
+            ended, self._running_upkeep = self._running_upkeep, None
+            if ended is not None:
+                ended.result()
+            self._running_upkeep = self._upkeep_thread.submit(self._compact_and_expire, index)
+        return has_worked
+
+    def _index_new_files(self, index: TableIndex) -> bool:
         for ended in [handle for handle in self._long_builds if handle.status() != "running"]:
             del self._long_builds[ended]
             self._end(ended)
@@ -118,11 +132,6 @@ class Watch:
         known = {"snapshots": lag.snapshots, "files": len(lag.files), "bytes": lag.bytes}
         _log.info("%s", log_line("lag", table=index.name, snapshot=snapshot_id, **known))
         report = self._build(index, scope, lag.files) if lag.files else None
-        if self.upkeep and not self._stopped.is_set():
-            compacted = index.compact_if_due()
-            if compacted is not None:
-                counts = {"segments_before": compacted.segments_before, "segments_after": compacted.segments_after}
-                _log.info("%s", log_line("compacted", table=index.name, **counts, seconds=compacted.seconds))
         is_tried = self._is_tried(state, report)
         if is_tried and not self._long_builds and (report is None or not report.files_left):
             self._done = state
@@ -137,12 +146,19 @@ class Watch:
         self._tried = state
         return self._tries >= MOST_TRIES
 
-    def _expire_if_due(self, index: TableIndex) -> None:
-        if time.monotonic() - self._expired_at < EXPIRE_EVERY_SECONDS:
-            return
-        report = index.expire(for_readers=True)
-        self._expired_at = time.monotonic()
-        _log.info("%s", log_line("expired", table=index.name, segments=report.segments, bytes=report.bytes))
+    def _compact_and_expire(self, index: TableIndex) -> None:
+        """Compact if the index has changed and it is due, and expire if it is due."""
+        snapshot_id = index.index_table.metadata.current_snapshot_id
+        if snapshot_id != self._compacted and not self._stopped.is_set():
+            compacted = index.compact_if_due()
+            self._compacted = snapshot_id
+            if compacted is not None:
+                counts = {"segments_before": compacted.segments_before, "segments_after": compacted.segments_after}
+                _log.info("%s", log_line("compacted", table=index.name, **counts, seconds=compacted.seconds))
+        if time.monotonic() - self._expired_at > EXPIRE_EVERY_SECONDS and not self._stopped.is_set():
+            report = index.expire(for_readers=True)
+            self._expired_at = time.monotonic()
+            _log.info("%s", log_line("expired", table=index.name, segments=report.segments, bytes=report.bytes))
 
     def _build(self, index: TableIndex, scope: BuildScope, files: frozenset[str]) -> BuildReport | None:
         """Build, and return the report; None if the build goes on beside the next passes, or until it is cancelled."""
@@ -155,12 +171,9 @@ class Watch:
 
     def _end(self, handle: BuildHandle) -> BuildReport:
         """Tell the report of a build that has ended, or raise its error."""
-        try:
-            report = handle.wait()
-        except BuildError as error:
-            if error.__cause__ is None or isinstance(error.__cause__, PASSING_ERRORS):
-                raise
-            raise error.__cause__ from None
+        if handle.error is not None:
+            raise handle.error
+        report = handle.wait()
         if self.on_report is not None:
             self.on_report(report)
         return report

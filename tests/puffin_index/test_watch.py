@@ -1,8 +1,10 @@
-"""A service whose build takes long: new data files do not wait for it, and nothing is lost, however it ends."""
+"""A service whose build or upkeep takes long: new data files do not wait, and nothing is lost, however it ends."""
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -10,8 +12,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index import BuildHandle, BuildReport, IndexDefinition, TableIndex
 from puffin_index.errors import BuildError
+from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES
 from puffin_index.index_table.status import BuildScope
 from puffin_index.jobs.build_job import ProgressListener
+from puffin_index.jobs.compact import CompactReport
 from puffin_index.watch import LONG_BUILD_SECONDS, Watch
 from tests.conftest import create_table
 from tests.processes import wait_for
@@ -24,15 +28,35 @@ def rows(count: int) -> pa.Table:
 
 
 class Service:
-    """A watch in a thread, whose builds wait for `go_on` if the whole table is in their scope."""
+    """A watch in a thread.
+
+    Builds with the whole table in their scope wait for `go_on`; compaction waits for `may_compact`.
+    """
 
     def __init__(self, catalog: SqlCatalog) -> None:
         self.go_on, self.is_cancelled = threading.Event(), threading.Event()
+        self.compacts, self.may_compact = threading.Event(), threading.Event()
         self.reports: list[BuildReport] = []
         self.error: Exception | None = None
-        self.watch = Watch(lambda: TableIndex.open(catalog, "ns.t"), self._start, 0.1, on_report=self.reports.append)
-        self._thread = threading.Thread(target=self.watch.run)
-        self._thread.start()
+        self.error_of_compaction: Exception | None = None
+        self._catalog = catalog
+        self.watch = Watch(self._open, self._start, 0.1, on_report=self.reports.append)
+        self.run = ThreadPoolExecutor(1).submit(self.watch.run)
+
+    def _open(self) -> TableIndex:
+        service = self
+
+        class SlowIndex(TableIndex):
+            def compact_if_due(
+                self, target_bytes: int = TARGET_SEGMENT_BYTES, *, fewest: int = 3
+            ) -> CompactReport | None:
+                service.compacts.set()
+                service.may_compact.wait(DEADLINE_SECONDS)
+                if service.error_of_compaction is not None:
+                    raise service.error_of_compaction
+                return super().compact_if_due(target_bytes, fewest=fewest)
+
+        return SlowIndex.open(self._catalog, "ns.t")
 
     def _start(self, index: TableIndex, scope: BuildScope) -> BuildHandle:
         def run(_: ProgressListener) -> BuildReport:
@@ -53,10 +77,14 @@ class Service:
     def wait_for_reports(self, count: int) -> None:
         assert wait_for(lambda: len(self.reports) >= count, DEADLINE_SECONDS), self.reports
 
+    def wait_for_compaction(self) -> None:
+        assert self.compacts.wait(DEADLINE_SECONDS)
+
     def stop(self) -> None:
+        """Stop the watch, and raise what ended it before."""
         self.watch.stop()
-        self._thread.join(DEADLINE_SECONDS)
-        assert not self._thread.is_alive()
+        self.may_compact.set()
+        self.run.result(DEADLINE_SECONDS)
 
 
 @pytest.fixture
@@ -71,6 +99,19 @@ def service(local_catalog: SqlCatalog, index: TableIndex) -> Iterator[Service]:
     running = Service(local_catalog)
     # The build of the first file is long before the table gets more.
     time.sleep(LONG_BUILD_SECONDS + 1)
+    running.may_compact.set()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def compacting(local_catalog: SqlCatalog, index: TableIndex) -> Iterator[Service]:
+    """A service that begins to compact, three segments or more, and waits for `may_compact`."""
+    index.build(workers=1)
+    running = Service(local_catalog)
+    running.wait_for_compaction()
     try:
         yield running
     finally:
@@ -121,3 +162,62 @@ def test_a_table_that_has_only_what_is_being_indexed_costs_no_build(service: Ser
 
     assert [report.rows for report in service.reports] == [1000]
     assert index.status().indexed_data_files == 1
+
+
+def test_new_files_are_indexed_while_compaction_takes_long(compacting: Service, index: TableIndex) -> None:
+    for number in (1, 2):
+        index.data_table.append(rows(100 * number))
+        compacting.go_on.set()
+        compacting.wait_for_reports(number)
+    assert (status := index.status()).indexed_data_files == status.data_files == 3
+    assert status.segments == 3
+
+    compacting.may_compact.set()
+
+    assert wait_for(lambda: index.status().segments == 1, DEADLINE_SECONDS)
+    assert not index.verify(None).findings
+    assert index.status().indexed_data_files == 3
+
+
+def test_compaction_that_fails_is_tried_again(
+    compacting: Service, index: TableIndex, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    compacting.go_on.set()
+    compacting.error_of_compaction = OSError("the store is away")
+    compacting.may_compact.set()
+    assert wait_for(lambda: "pass failed attempt=1" in caplog.text, DEADLINE_SECONDS)
+    compacting.error_of_compaction = None
+    for number in (1, 2):
+        index.data_table.append(rows(100 * number))
+        compacting.wait_for_reports(number)
+
+    assert wait_for(lambda: "compacted table=ns.t segments_before=3 segments_after=1" in caplog.text, DEADLINE_SECONDS)
+    assert "the store is away" in caplog.text
+
+
+def test_an_error_of_compaction_that_does_not_pass_ends_the_service(compacting: Service) -> None:
+    compacting.error_of_compaction = TypeError("a mistake of ours")
+    compacting.may_compact.set()
+
+    with pytest.raises(TypeError, match="a mistake of ours"):
+        compacting.run.result(DEADLINE_SECONDS)
+    compacting.run = ThreadPoolExecutor(1).submit(lambda: None)
+
+
+def test_a_stop_waits_for_compaction_and_tells_its_error(compacting: Service, caplog: pytest.LogCaptureFixture) -> None:
+    compacting.error_of_compaction = OSError("the store is away")
+    compacting.stop()
+
+    assert "stopped after an error of upkeep" in caplog.text
+    assert "the store is away" in caplog.text
+
+
+def test_expiry_goes_on_beside_passes(
+    compacting: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr("puffin_index.watch.EXPIRE_EVERY_SECONDS", 0.2)
+    compacting.may_compact.set()
+
+    assert wait_for(lambda: caplog.text.count("expired table=ns.t") > 1, DEADLINE_SECONDS)
