@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.functions import partitioning
+from pyspark.sql import DataFrame, Row, SparkSession, functions
 
 from puffin_index import BuildReport, IndexDefinition, TableIndex
 from ssb_bench.data.dataset import require_dataset
@@ -181,7 +180,7 @@ def write_table(rows: DataFrame, name: str, properties: Mapping[str, str], by_ho
     for key, value in properties.items():
         writer = writer.tableProperty(key, value)
     if by_hour is not None:
-        writer = writer.partitionedBy(partitioning.hours(by_hour))
+        writer = writer.partitionedBy(functions.partitioning.hours(by_hour))
     writer.create()
     return time.perf_counter() - started
 
