@@ -338,7 +338,7 @@ class TableIndex(Described):
     def status(self) -> IndexStatus:
         """Return the coverage of the current snapshot and the size of the indexes."""
         self.refresh()
-        return read_status(self.data_table, self.index_table, self.columns)
+        return replace(read_status(self.data_table, self.index_table, self.columns), unusable=self.warnings)
 
 
 def _resolve(definition: IndexDefinition, data_table: Table) -> tuple[ResolvedColumn, ...]:

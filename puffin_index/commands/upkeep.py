@@ -1,6 +1,5 @@
 """The commands that show an index or look after it, and `export`."""
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import TypeVar
 import click
 
 from puffin_index.commands.logs import show_progress
-from puffin_index.commands.main import NamedTable, console, open_file, show, table_command, warn
+from puffin_index.commands.main import NamedTable, open_file, show, table_command
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.formats.paimon_container import read_container
 from puffin_index.formats.puffin import read_footer
@@ -92,12 +91,7 @@ def drop_command(table: NamedTable) -> None:
 @table_command
 def follow_command(table: NamedTable) -> None:
     """Rename the index table that TABLE left behind when it was renamed in its namespace."""
-    index = TableIndex.follow(*table.open_catalog())
-    index_table = ".".join(index.index_table.name())
-    if table.as_json:
-        click.echo(json.dumps({"table": index.name, "index_table": index_table}))
-        return
-    console.print(f"the index of {index.name} is {index_table}", highlight=False, soft_wrap=True)
+    table.show(TableIndex.follow(*table.open_catalog()).status())
 
 
 @click.command("export")
@@ -120,11 +114,7 @@ def export_command(table: NamedTable, data_file: str, row_group: int | None, out
 @table_command
 def status_command(table: NamedTable) -> None:
     """Say how much of TABLE is indexed."""
-    index = table.open_index()
-    table.show(index.status())
-    if not table.as_json:
-        for warning in index.warnings:
-            warn(warning)
+    table.show(table.open_index().status())
 
 
 @click.command("inspect")

@@ -99,7 +99,7 @@ class IndexStatus(Described):
     the segments that cover the snapshot's files, `live_index_bytes` only payloads of these files, `total_index_bytes`
     all segments. `unindexed_bytes` are those of data files. `snapshots_behind` counts from the snapshot that added the
     oldest file without an index. `outdated` says why indexes are unusable until a build, `left_out` why builds leave
-    files out.
+    files out, `unusable` why parts of the definition and of the table properties are not used.
     """
 
     table: str
@@ -119,6 +119,7 @@ class IndexStatus(Described):
     live_index_bytes: int = 0
     total_index_bytes: int = 0
     index_table: str = ""
+    unusable: tuple[str, ...] = ()
 
     def describe(self) -> Report:
         """Describe the status."""
@@ -140,7 +141,7 @@ class IndexStatus(Described):
         ]
         title = f"index of {self.table}, snapshot {self.snapshot_id}"
         sentences = [f"outdated: {line}" for line in self.outdated] + [f"left out: {line}" for line in self.left_out]
-        return Report(title, numbers, (Grid(("column", "kind", "size"), sizes),), sentences)
+        return Report(title, numbers, (Grid(("column", "kind", "size"), sizes),), sentences, self.unusable)
 
 
 @dataclass(frozen=True, slots=True)

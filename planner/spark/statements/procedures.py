@@ -166,13 +166,12 @@ def build(
 def status(session: StatementSession, table: str) -> Iterator[Found]:
     """Say how much of a table is indexed, and what the latest build in the background does."""
     found = session.table(table)
-    index = found.index()
-    now, handle = index.status(), session.builds.latest(found)
+    now, handle = found.index().status(), session.builds.latest(found)
     state = None if handle is None else handle.status()
     yield now.to_json() | {
         "index_bytes": now.live_index_bytes,
         "build": f"{state}: {handle.error}" if handle is not None and state == "failed" else state,
-        "warnings": _sentences([*now.outdated, *now.left_out, *index.warnings]),
+        "warnings": _sentences([*now.outdated, *now.left_out, *now.unusable]),
     }
 
 

@@ -61,6 +61,7 @@ def test_create_build_status_explain(shell: Shell) -> None:
         "live_index_bytes",
         "outdated",
         "left_out",
+        "unusable",
         "total_index_bytes",
         "index_table",
     }
@@ -274,6 +275,7 @@ def test_status_says_how_far_behind_and_what_properties_it_cannot_use(shell: She
 
     assert "2 snapshots" in result.stdout
     assert "warning: table property file-index.bitmap.columns: there is no column 'gone'" in result.stderr
+    assert "there is no column 'gone'" in shell.json("status")["unusable"][0]
 
 
 def test_count_says_how_many_rows_match_and_what_was_read(shell: Shell) -> None:
