@@ -31,6 +31,9 @@ EXPIRE_EVERY_SECONDS = 120.0
 LONG_BUILD_SECONDS = 1.0
 """A build that takes longer goes on beside the next passes: new files do not wait for many rewritten ones."""
 
+LARGE_FILE_BYTES = 16 * 1024 * 1024
+"""Files from this size on are built apart from smaller ones: a commit just before a rewriting does not wait for it."""
+
 _LONGEST_DELAY_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 
@@ -129,9 +132,14 @@ class Watch:
         lag = read_lag(index.data_table, index.index_table, index.columns, scope)
         if not lag.files and self._long_builds:
             return True
-        known = {"snapshots": lag.snapshots, "files": len(lag.files), "bytes": lag.bytes}
+        known = {"snapshots": lag.snapshots, "files": len(lag.files), "bytes": sum(lag.files.values())}
         _log.info("%s", log_line("lag", table=index.name, snapshot=snapshot_id, **known))
-        report = self._build(index, scope, lag.files) if lag.files else None
+        large = frozenset(path for path, size in lag.files.items() if size >= LARGE_FILE_BYTES)
+        files = frozenset(lag.files) - large or large
+        if files != large and large and not self._long_builds:
+            self._long_builds[self.start(index, replace(self.scope, without=files))] = large
+        scope = replace(scope, without=scope.without | (lag.files.keys() - files))
+        report = self._build(index, scope, files) if files else None
         is_tried = self._is_tried(state, report)
         if is_tried and not self._long_builds and (report is None or not report.files_left):
             self._done = state

@@ -150,4 +150,4 @@ def may_be_kept(view: IndexView, statistics: FieldStatistics, directory: KindDir
     # One code a row, of the fewest bytes.
     bounds = statistics.bounds
     keys = rows if bounds is None else bounds[1] - bounds[0] + 1
-    return rows * np.min_scalar_type(min(keys, rows)).itemsize <= view.opened.cache_bytes * _SHARE_OF_CACHE
+    return rows * np.min_scalar_type(min(keys, rows)).itemsize <= view.opened.cache.limit * _SHARE_OF_CACHE

@@ -55,7 +55,7 @@ class OpenSegments:
         # The numbering is the view that has these segments, and ends with it.
         self._numbering: CoveredRowGroups = weakref.proxy(numbering)
         self._io = io
-        self._cache = cache
+        self.cache = cache
 
     def read_each(
         self,
@@ -128,7 +128,7 @@ class OpenSegments:
         missing: dict[int, set[tuple[int, int, str]]] = {}
         for (field_id, _), placement in self._numbering.placements.items():
             for segment, place in placement.locations.items() if field_id in fields else ():
-                if self._cache.get((self._numbering.segments[segment][0], place)) is None:
+                if self.cache.get((self._numbering.segments[segment][0], place)) is None:
                     missing.setdefault(segment, set()).add(place)
         self.read_each(
             lambda segment: self._prefetch_segment(segment, sorted(missing[segment])),
@@ -142,7 +142,7 @@ class OpenSegments:
         blob, ranges = Blob(reader, 0, reader.size), [Range(*place[:2]) for place in places]
         contents = yield from parts_of(blob, ranges, _DIRECTORY_GAP_BYTES)
         for place, data in zip(places, contents, strict=True):
-            self._cache.put((reader.location, place), StoredDirectory(BytesReader(data, reader.location, place[0])))
+            self.cache.put((reader.location, place), StoredDirectory(BytesReader(data, reader.location, place[0])))
 
     def open(self, directory: KindDirectory, row_group: int, shared: SharedPayloads | None) -> Reading[OpenIndex]:
         """Open the payload of a row group, whose rows are numbered from `KindDirectory.base`.
@@ -153,7 +153,7 @@ class OpenSegments:
         key, length = self._payload_key(directory, row_group), int(directory.length[row_group])
         is_merged = bool(directory.merged[row_group])
         if is_merged:
-            kept = self._cache.get(key)
+            kept = self.cache.get(key)
             if isinstance(kept, OpenPayload):
                 kept.reader.files = self.files
                 return kept.payload
@@ -178,7 +178,7 @@ class OpenSegments:
             source = BytesReader(data, reader.location, offset)
         opened = own.open(entry, source, spans)
         if is_merged:
-            self._cache.put(key, OpenPayload(reader, opened))
+            self.cache.put(key, OpenPayload(reader, opened))
         elif shared is not None and directory.column in shared.columns:
             shared.keep(key, opened, length)
         return opened
@@ -186,9 +186,9 @@ class OpenSegments:
     def weigh(self, directory: KindDirectory, row_group: int) -> None:
         """Tell the cache how large a payload of several row groups has become by being read."""
         key = self._payload_key(directory, row_group)
-        kept = self._cache.get(key)
+        kept = self.cache.get(key)
         if kept is not None:
-            self._cache.put(key, kept)
+            self.cache.put(key, kept)
 
     def keys_of(self, directory: KindDirectory, row_group: int, most: int) -> Reading[KeyArray | None]:
         """The distinct keys of the payload of a row group; None if it does not list them, or has more than `most`."""
@@ -201,18 +201,13 @@ class OpenSegments:
             self.keep(directory, row_group, "keys", keys)
         return keys
 
-    @property
-    def cache_bytes(self) -> int:
-        """How many bytes may be kept for this view and others."""
-        return self._cache.limit
-
     def kept(self, directory: KindDirectory, row_group: int, form: str) -> Cached | None:
         """What is kept of the payload of a row group in some form, if anything."""
-        return self._cache.get((*self._payload_key(directory, row_group), form))
+        return self.cache.get((*self._payload_key(directory, row_group), form))
 
     def keep(self, directory: KindDirectory, row_group: int, form: str, value: Cached) -> None:
         """Keep something of the payload of a row group, for all views, as long as the cache has room."""
-        self._cache.put((*self._payload_key(directory, row_group), form), value)
+        self.cache.put((*self._payload_key(directory, row_group), form), value)
 
     def _payload_key(self, directory: KindDirectory, row_group: int) -> tuple[object, ...]:
         location = self._numbering.segments[int(directory.segment[row_group])][0]
@@ -242,7 +237,7 @@ class OpenSegments:
         read: Callable[[RangedReader, tuple[int, int, str]], Own],
     ) -> Reading[Own]:
         key = self._numbering.segments[segment][0], placement.locations[segment]
-        kept = self._cache.get(key)
+        kept = self.cache.get(key)
         if isinstance(kept, form):
             return kept
         if isinstance(kept, StoredDirectory):
@@ -255,7 +250,7 @@ class OpenSegments:
         found = read(reader, key[1])
         if int(placement.last_row_groups[segment]) >= found.row_group_count:
             raise CorruptFileError("directory with too few entries", location=key[0], offset=key[1][0])
-        self._cache.put(key, found)
+        self.cache.put(key, found)
         return found
 
     def of_segments(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
@@ -146,11 +146,10 @@ class IndexStatus(Described):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The lag of an index: paths of files without one, their bytes, and snapshots since one added the oldest file."""
+    """The lag of an index: paths of files without one with their bytes, and snapshots since one added the oldest."""
 
     snapshots: int
-    files: frozenset[str]
-    bytes: int
+    files: Mapping[str, int]
 
 
 def read_lag(
@@ -197,7 +196,7 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
         index_bytes=sum(segments.values()),
         data_bytes=sum(file.file_size for file in live),
         columns=tuple(column_status),
-        unindexed_bytes=lag.bytes,
+        unindexed_bytes=sum(lag.files.values()),
         snapshots_behind=lag.snapshots,
         outdated=tuple(_outdated(every, live, reading)),
         left_out=tuple(reason for reason in reasons if reason is not None),
@@ -234,9 +233,8 @@ def _unindexed(
 
 
 def _lag(data_table: Table, missing: Sequence[tables.DataFile], head: Snapshot | None) -> Lag:
-    files = frozenset(file.path for file in missing)
-    behind = tables.count_snapshots_behind(data_table, head, files)
-    return Lag(behind, files, sum(file.file_size for file in missing))
+    files = {file.path: file.file_size for file in missing}
+    return Lag(tables.count_snapshots_behind(data_table, head, files.keys()), files)
 
 
 def _kind_sizes(index_table: Table, entries: pa.Table) -> tuple[Counter[FieldKind], Counter[FieldKind]]:

@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index import BuildHandle, BuildReport, IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import BuildError
 from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES
 from puffin_index.index_table.status import BuildScope
@@ -27,19 +28,24 @@ def rows(count: int) -> pa.Table:
     return pa.table({"k": pa.array(range(count), pa.int64())})
 
 
+def path_of_first(index: TableIndex) -> str:
+    return list_data_files(index.data_table)[0].path
+
+
 class Service:
     """A watch in a thread.
 
-    Builds with the whole table in their scope wait for `go_on`; compaction waits for `may_compact`.
+    Builds of the table's first data file wait for `go_on`; compaction waits for `may_compact`.
     """
 
-    def __init__(self, catalog: SqlCatalog) -> None:
+    def __init__(self, catalog: SqlCatalog, first: str) -> None:
         self.go_on, self.is_cancelled = threading.Event(), threading.Event()
         self.compacts, self.may_compact = threading.Event(), threading.Event()
         self.reports: list[BuildReport] = []
         self.error: Exception | None = None
         self.error_of_compaction: Exception | None = None
         self._catalog = catalog
+        self._first = first
         self.watch = Watch(self._open, self._start, 0.1, on_report=self.reports.append)
         self.run = ThreadPoolExecutor(1).submit(self.watch.run)
 
@@ -60,7 +66,7 @@ class Service:
 
     def _start(self, index: TableIndex, scope: BuildScope) -> BuildHandle:
         def run(_: ProgressListener) -> BuildReport:
-            if not scope.without:
+            if self._first not in scope.without:
                 self.go_on.wait(DEADLINE_SECONDS)
                 if self.error is not None:
                     raise self.error
@@ -96,7 +102,7 @@ def index(local_catalog: SqlCatalog) -> TableIndex:
 @pytest.fixture
 def service(local_catalog: SqlCatalog, index: TableIndex) -> Iterator[Service]:
     assert index.status().indexed_data_files == 0
-    running = Service(local_catalog)
+    running = Service(local_catalog, path_of_first(index))
     # The build of the first file is long before the table gets more.
     time.sleep(LONG_BUILD_SECONDS + 1)
     running.may_compact.set()
@@ -110,7 +116,7 @@ def service(local_catalog: SqlCatalog, index: TableIndex) -> Iterator[Service]:
 def compacting(local_catalog: SqlCatalog, index: TableIndex) -> Iterator[Service]:
     """A service that begins to compact, three segments or more, and waits for `may_compact`."""
     index.build(workers=1)
-    running = Service(local_catalog)
+    running = Service(local_catalog, path_of_first(index))
     running.wait_for_compaction()
     try:
         yield running
@@ -128,6 +134,27 @@ def test_new_files_are_indexed_while_a_build_takes_long(service: Service, index:
     service.wait_for_reports(3)
 
     assert [report.rows for report in service.reports] == [100, 200, 1000]
+    assert (status := index.status()).indexed_data_files == status.data_files == 3
+
+
+def test_new_files_do_not_wait_for_a_large_one_that_came_with_them(
+    local_catalog: SqlCatalog, index: TableIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first,) = list_data_files(index.data_table)
+    monkeypatch.setattr("puffin_index.watch.LARGE_FILE_BYTES", first.file_size)
+    index.data_table.append(rows(10))
+    service = Service(local_catalog, first.path)
+    try:
+        service.wait_for_reports(1)
+        index.data_table.refresh().append(rows(20))
+        service.wait_for_reports(2)
+        assert index.status().indexed_data_files == 2, "not the large one"
+        service.go_on.set()
+        service.wait_for_reports(3)
+    finally:
+        service.stop()
+
+    assert [report.rows for report in service.reports] == [10, 20, 1000]
     assert (status := index.status()).indexed_data_files == status.data_files == 3
 
 
