@@ -176,7 +176,8 @@ def test_polars_gives_its_own_answers_from_fewer_row_groups(index: TableIndex, w
     {
         "k = 17": 2,
         "k IN (1, 2, 3, 4, 5, 6)": 1,
-        "s IS NULL AND k IS NOT NULL": 0,
+        # By their NULLs alone, all row groups seem to match: the index is read once it is known that they do not.
+        "s IS NULL AND k IS NOT NULL": 16,
         "dec > 3.97 OR dt = DATE '2024-02-01'": 3,
         "ts < TIMESTAMP '2024-01-03T12:00:00Z'": 1,
         "NOT bo AND k < 10": 1,
