@@ -39,7 +39,6 @@ _POLL_SECONDS = 0.05
 
 _log = logging.getLogger(__name__)
 
-
 _State: TypeAlias = tuple[str, int | None, str]
 """Data table, snapshot and definition: while these stay the same, a pass has nothing to do."""
 
@@ -135,11 +134,11 @@ class Watch:
         known = {"snapshots": lag.snapshots, "files": len(lag.files), "bytes": sum(lag.files.values())}
         _log.info("%s", log_line("lag", table=index.name, snapshot=snapshot_id, **known))
         large = frozenset(path for path, size in lag.files.items() if size >= LARGE_FILE_BYTES)
-        files = frozenset(lag.files) - large or large
-        if files != large and large and not self._long_builds:
-            self._long_builds[self.start(index, replace(self.scope, without=files))] = large
-        scope = replace(scope, without=scope.without | (lag.files.keys() - files))
-        report = self._build(index, scope, files) if files else None
+        small = frozenset(lag.files) - large
+        if small and large and not self._long_builds:
+            self._long_builds[self.start(index, replace(self.scope, without=small))] = large
+        scope = replace(scope, without=scope.without | (large if small else frozenset()))
+        report = self._build(index, scope, small or large) if lag.files else None
         is_tried = self._is_tried(state, report)
         if is_tried and not self._long_builds and (report is None or not report.files_left):
             self._done = state

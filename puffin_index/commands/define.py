@@ -61,7 +61,7 @@ def create_command(table: NamedTable, definition: IndexDefinition, replace: bool
         if "would take away" not in str(error):
             raise
         raise DefinitionError(f"{error}. --replace does it, and `puffin-index add` keeps the rest") from error
-    _print(table, index)
+    print_index(table, index)
 
 
 @click.command("add")
@@ -71,7 +71,7 @@ def add_command(table: NamedTable, definition: IndexDefinition) -> None:
     """Add kinds to the index definition of TABLE, and keep the rest. Nothing is built yet."""
     index = table.open_index()
     index.add_kinds(definition)
-    _print(table, index)
+    print_index(table, index)
 
 
 @click.command("remove")
@@ -81,15 +81,15 @@ def remove_command(table: NamedTable, definition: IndexDefinition) -> None:
     """Take kinds out of the index definition of TABLE, and keep the rest. `expire` deletes their bytes."""
     index = table.open_index()
     index.remove_kinds(definition)
-    _print(table, index)
+    print_index(table, index)
 
 
-def _print(table: NamedTable, index: TableIndex) -> None:
+def print_index(table: NamedTable, index: TableIndex) -> None:
+    """Print where the index of a table is, and its definition; no segment is read."""
     columns = [{"name": c.name, "field_id": c.field_id, "kinds": sorted(c.kinds)} for c in index.columns]
     index_table = ".".join(index.index_table.name())
     if table.as_json:
         click.echo(json.dumps({"table": index.name, "index_table": index_table, "columns": columns}))
         return
     described = "; ".join(f"{c.name}: {', '.join(sorted(c.kinds))}" for c in index.columns)
-    console.print(f"{index_table}: {described}", highlight=False)
-    console.print(f"build it with: puffin-index build {table.name}", highlight=False)
+    console.print(f"{index_table}: {described}\nbuild it with: puffin-index build {table.name}", highlight=False)

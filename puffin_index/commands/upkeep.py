@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import click
 
+from puffin_index.commands.define import print_index
 from puffin_index.commands.logs import show_progress
 from puffin_index.commands.main import NamedTable, open_file, show, table_command
 from puffin_index.errors import PuffinIndexError, UnsupportedError
@@ -91,7 +92,7 @@ def drop_command(table: NamedTable) -> None:
 @table_command
 def follow_command(table: NamedTable) -> None:
     """Rename the index table that TABLE left behind when it was renamed in its namespace."""
-    table.show(TableIndex.follow(*table.open_catalog()).status())
+    print_index(table, TableIndex.follow(*table.open_catalog()))
 
 
 @click.command("export")

@@ -146,7 +146,7 @@ class IndexStatus(Described):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The lag of an index: paths of files without one with their bytes, and snapshots since one added the oldest."""
+    """How far an index is behind: bytes of the files without one, by path, and snapshots since the oldest of them."""
 
     snapshots: int
     files: Mapping[str, int]

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -47,7 +47,7 @@ class Service:
         self._catalog = catalog
         self._first = first
         self.watch = Watch(self._open, self._start, 0.1, on_report=self.reports.append)
-        self.run = ThreadPoolExecutor(1).submit(self.watch.run)
+        self._run: Future[None] | None = ThreadPoolExecutor(1).submit(self.watch.run)
 
     def _open(self) -> TableIndex:
         service = self
@@ -87,10 +87,15 @@ class Service:
         assert self.compacts.wait(DEADLINE_SECONDS)
 
     def stop(self) -> None:
-        """Stop the watch, and raise what ended it before."""
+        """Stop the watch, and raise once what ended it before."""
         self.watch.stop()
         self.may_compact.set()
-        self.run.result(DEADLINE_SECONDS)
+        run, self._run = self._run, None
+        if run is not None:
+            run.result(DEADLINE_SECONDS)
+
+    def has_ended(self) -> bool:
+        return self._run is None or self._run.done()
 
 
 @pytest.fixture
@@ -227,9 +232,9 @@ def test_an_error_of_compaction_that_does_not_pass_ends_the_service(compacting: 
     compacting.error_of_compaction = TypeError("a mistake of ours")
     compacting.may_compact.set()
 
+    assert wait_for(compacting.has_ended, DEADLINE_SECONDS)
     with pytest.raises(TypeError, match="a mistake of ours"):
-        compacting.run.result(DEADLINE_SECONDS)
-    compacting.run = ThreadPoolExecutor(1).submit(lambda: None)
+        compacting.stop()
 
 
 def test_a_stop_waits_for_compaction_and_tells_its_error(compacting: Service, caplog: pytest.LogCaptureFixture) -> None:

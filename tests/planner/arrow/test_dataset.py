@@ -63,7 +63,10 @@ def make(catalog: SqlCatalog) -> TableIndex:
 @pytest.fixture(scope="module")
 def index() -> Iterator[TableIndex]:
     with temporary_catalog() as catalog:
-        yield make(catalog)
+        made = make(catalog)
+        # By their NULLs alone, all row groups seem to match. That they do not is known once the index was read.
+        assert planner.count(made, "s IS NULL AND k IS NOT NULL").rows == 0
+        yield made
 
 
 @pytest.fixture
@@ -176,8 +179,7 @@ def test_polars_gives_its_own_answers_from_fewer_row_groups(index: TableIndex, w
     {
         "k = 17": 2,
         "k IN (1, 2, 3, 4, 5, 6)": 1,
-        # By their NULLs alone, all row groups seem to match: the index is read once it is known that they do not.
-        "s IS NULL AND k IS NOT NULL": 16,
+        "s IS NULL AND k IS NOT NULL": 0,
         "dec > 3.97 OR dt = DATE '2024-02-01'": 3,
         "ts < TIMESTAMP '2024-01-03T12:00:00Z'": 1,
         "NOT bo AND k < 10": 1,

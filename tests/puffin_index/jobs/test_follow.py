@@ -39,14 +39,14 @@ def names(catalog: SqlCatalog) -> set[str]:
 
 
 def test_follow_renames_the_index(local_catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    renamed(local_catalog)
+    defined = renamed(local_catalog).columns
     shell = Shell(tmp_path, "local.ns.h")
 
     assert "ns.t__puffin_index" in shell("status").stdout
     assert COMMAND in caplog.text
     caplog.clear()
-    followed = shell.json("follow")
-    assert (followed["table"], followed["index_table"]) == ("ns.h", "ns.h__puffin_index")
+    columns = [{"name": one.name, "field_id": one.field_id, "kinds": sorted(one.kinds)} for one in defined]
+    assert shell.json("follow") == {"table": "ns.h", "index_table": "ns.h__puffin_index", "columns": columns}
     assert names(local_catalog) == {"h", "h__puffin_index"}
     assert shell.json("status")["indexed_data_files"] == 2
     assert caplog.text == ""
