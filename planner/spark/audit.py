@@ -12,19 +12,16 @@ An audit runs in a copy of the query's session. All scans of the copy read a sam
 from __future__ import annotations
 
 import logging
-import random
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-from cachetools import LRUCache
 from pyroaring import BitMap
 
 from planner.aggregates.partial import Partial, group_name
@@ -35,15 +32,13 @@ from planner.prune.verdicts import ZONE_MAPS, Reason, Used, kept_mask
 from planner.query import answer_query
 from planner.query_log import AuditMiss, AuditRecord
 from planner.snapshot.scan import Scan
-from planner.spark.background import BackgroundQueue
-from planner.spark.observed_query import LogEntry, PlannedQuery, column_text as name_of, deciding, open_log
+from planner.spark.observed_query import PlannedQuery, column_text as name_of, deciding
 from planner.spark.requests.hook_filters import bind_runtime_keys, read_conditions, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_dropped, serialize_view
 from planner.spark.rules import RULE, JavaFunction, call_ours, load_hook, make
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.index_table.table import TableName
-from puffin_index.jobs.log_lines import is_news
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.map_key import Contents
 from puffin_index.segments.directory import STATISTICS
@@ -56,10 +51,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MOST_WAITING: Final = 16
-"""At most this many scans wait for their audit; the rest are not audited."""
-
-_KEPT_VERDICTS = 10_000
 _MOST_CHARACTERS = 1_000_000
 _SECONDS = 120.0
 """Spark is given up after this time."""
@@ -69,60 +60,8 @@ _NOT_EMPTY = (Reason.ENOUGH_ROWS, Reason.ANSWERED)
 """What is dropped for these reasons may hold matching rows."""
 
 
-class Observers:
-    """What happens to a hook's scans after they were planned, in the background: the query log, and audits of a share.
-
-    Knows which indexes an audit found wrong.
-    """
-
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
-        self._lock = threading.Lock()
-        self._logs: dict[str, BackgroundQueue[LogEntry]] = {}
-        self._wrong: LRUCache[tuple[str, str], str] = LRUCache(_KEPT_VERDICTS)
-        self._queue: BackgroundQueue[tuple[PlannedQuery, JavaObject]] = BackgroundQueue(
-            self._audit, "auditing queries", MOST_WAITING
-        )
-
-    def objection(self, session: str, table_uuid: str) -> str | None:
-        """Why a session must not use the index of a table; None if it may."""
-        with self._lock:
-            return self._wrong.get((session, table_uuid))
-
-    def planned(self, query: PlannedQuery) -> None:
-        """Log a scan, and audit it later if it is one of the share that is audited."""
-        self._log(query)
-        share = query.settings.audit
-        answer = query.answer
-        if share and random.random() < share and (answer.few.rows or (~answer.plan.kept_mask).any()):
-            # The thread of the query has its session.
-            self._queue.put((query, _active_session(self._context)))
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until all audits and all lines of the log are done; False if that takes longer."""
-        end = time.monotonic() + seconds
-        return all(queue.wait(max(0.0, end - time.monotonic())) for queue in (self._queue, *self._logs.values()))
-
-    def _log(self, query: PlannedQuery, audit: AuditRecord | None = None) -> None:
-        folder = query.settings.query_log
-        if not folder:
-            return
-        log = self._logs.get(folder) or self._logs.setdefault(folder, open_log(folder))
-        if not log.put((query, audit)) and is_news(f"slow: {folder}"):
-            _log.warning("the query log %s is too slow: records are lost, which is said once an hour", folder)
-
-    def _audit(self, queries: list[tuple[PlannedQuery, JavaObject]]) -> None:
-        for query, session in queries:
-            record = _audited(query, self._context, session)
-            for miss in record.misses:
-                _log.error("audit: %s; the session no longer uses this index", miss)
-            if record.misses:
-                with self._lock:
-                    self._wrong[query.request.session, query.table.uuid] = str(record.misses[0])
-            self._log(query, record)
-
-
-def _audited(query: PlannedQuery, context: SparkContext, session: JavaObject) -> AuditRecord:
+def audited(query: PlannedQuery, context: SparkContext, session: JavaObject) -> AuditRecord:
+    """Audit a scan in a copy of its session."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -403,12 +342,3 @@ def _groups(partial: Partial) -> dict[tuple[object, ...], dict[str, object]]:
     keys = [group_name(number) for number in range(len(partial.question.groups))]
     rows = (row for row in partial.groups.to_pylist() if row["rows"] or not keys)
     return {tuple(row.pop(key) for key in keys): row for row in rows}
-
-
-def _active_session(context: SparkContext) -> JavaObject:
-    """The session of the thread of the JVM that called."""
-    jvm = context._jvm
-    assert jvm is not None
-    sql = jvm.org.apache.spark.sql
-    # Spark 4 has moved the class of classic sessions.
-    return sql.SparkSession.active() if context.version.startswith("3.") else sql.classic.SparkSession.active()

@@ -17,9 +17,9 @@ from pyroaring import BitMap
 from planner.condition.tree.nodes import UNKNOWN
 from planner.prune.distributed import Executors
 from planner.query import QueryRequest, answer_query, read_everything
-from planner.spark.audit import Observers
 from planner.spark.catalogs import SparkCatalogs
 from planner.spark.observed_query import PlannedQuery
+from planner.spark.observers import Observers
 from planner.spark.read_index import ReadIndex, ReadIndexes, Reports
 from planner.spark.requests.aggregates import question_of, serialize_answer
 from planner.spark.requests.functions import ColumnFunctions, functions_of, implied_by

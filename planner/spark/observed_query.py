@@ -1,20 +1,12 @@
-"""A scan as it was planned, and the writer of the query log: records become lines of files, in the background.
+"""A scan as it was planned, and its record for the query log.
 
-The query waits for the scan as it was planned, so that only refers; its record takes a pass over statistics. A file of
-this machine gets lines at its end. Other stores cannot add to a file, so each flush writes a new one.
+The query waits for the scan as it was planned, so that only refers. The record takes a pass over statistics.
 """
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
-from itertools import count
-from pathlib import Path
-from typing import Final, TypeAlias
-from urllib.parse import unquote, urlparse
 
 import numpy as np
-from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 
 from planner.condition.tree.nodes import UNKNOWN, Predicate, leaves
@@ -22,9 +14,8 @@ from planner.condition.tree.tree import PredicateTree
 from planner.prune.verdicts import Reason, Used
 from planner.prune.zone_map import JoinedVerdicts, judge_by_zone_map
 from planner.query import QueryAnswer
-from planner.query_log import AUDITS_FOLDER, SUFFIX, AuditRecord, QueryRecord
+from planner.query_log import QueryRecord
 from planner.snapshot.scan import Scan
-from planner.spark.background import BackgroundQueue
 from planner.spark.known_index_tables import DataTable
 from planner.spark.requests.hook_filters import bind_filters, where_of
 from planner.spark.requests.wire import Request
@@ -156,50 +147,3 @@ def _kept_by_statistics(query: PlannedQuery) -> Flags:
                 ),
             )
     return verdicts.root.possible
-
-
-MOST_WAITING: Final = 1_000
-"""At most this many records wait to be written. Further records are lost, with a warning."""
-
-_FLUSH_SECONDS = 1.0
-_REMOTE_FLUSH_SECONDS = 30.0
-_FILES = count(1)
-
-
-def local_path(location: str) -> Path | None:
-    """The path of a location on this machine; None for any other."""
-    if "://" not in location and not location.startswith("file:"):
-        return Path(location)
-    return Path(unquote(urlparse(location).path)) if location.startswith("file:") else None
-
-
-LogEntry: TypeAlias = tuple[PlannedQuery, AuditRecord | None]
-"""A line of the log to come: that of a scan, or that of an audit of the scan."""
-
-
-def open_log(location: str) -> BackgroundQueue[LogEntry]:
-    """Open a query log, whose queue is written now and then."""
-    delay = _FLUSH_SECONDS if local_path(location) is not None else _REMOTE_FLUSH_SECONDS
-    write = partial(_write, location.rstrip("/") or "/")
-    return BackgroundQueue(write, f"writing the query log {location}", MOST_WAITING, delay_seconds=delay)
-
-
-def _write(location: str, entries: list[LogEntry]) -> None:
-    lines: dict[str, list[str]] = defaultdict(list)
-    for query, audit in entries:
-        folder, record = ("", record_of(query)) if audit is None else (f"{AUDITS_FOLDER}/", audit)
-        name = f"{folder}{record.day.isoformat()}-{query.request.session}"
-        lines[name].append(f"{record.model_dump_json()}\n")
-    path = local_path(location)
-    for name, own in lines.items():
-        text = "".join(own).encode()
-        if path is not None:
-            file = path / f"{name}{SUFFIX}"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("ab") as stream:
-                stream.write(text)
-            continue
-        target = f"{location}/{name}-{next(_FILES):06}{SUFFIX}"
-        io = load_file_io(dict(entries[0][0].table.catalog.properties), target)
-        with io.new_output(target).create(overwrite=True) as stream:
-            stream.write(text)

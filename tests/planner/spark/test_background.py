@@ -63,7 +63,7 @@ def test_the_end_of_the_process_waits_a_little(handle: str, expected: str) -> No
 
 def test_the_end_of_the_process_waits_for_audits() -> None:
     program = (
-        "import time\nfrom planner.spark.audit import Observers\n"
+        "import time\nfrom planner.spark.observers import Observers\n"
         "class Audits(Observers):\n    def _audit(self, _): time.sleep(0.5) or print('done')\n"
         "audits = Audits(None)\naudits._queue.put(1)\n"
     )

@@ -120,7 +120,7 @@ def test_stores_may_get_a_file_each_time(
 ) -> None:
     hook = Hook(local_catalog, folder.as_uri())
     # As for any URL of another scheme.
-    monkeypatch.setattr("planner.spark.observed_query.local_path", lambda _: None)
+    monkeypatch.setattr("planner.spark.observers.local_path", lambda _: None)
     for _ in range(2):
         hook.ask()
 
