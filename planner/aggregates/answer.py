@@ -174,15 +174,11 @@ def _aggregate_on_executors(
     for place, found in run_on_executors(executors, scan.view, scan.numbers, limits, work):
         if found is None:
             return None
-        if isinstance(found, Pruned):
-            # The task cannot read the index table.
-            verdicts.append((place, found))
-            unread.append(place)
-        else:
-            pruned, answered = found
-            verdicts.append((place, pruned))
-            answers.append(answered)
-            unread.append(place[answered.unread])
+        # A task that cannot read the index table gives no answer.
+        pruned, answered = (found, None) if isinstance(found, Pruned) else found
+        verdicts.append((place, pruned))
+        answers += [] if answered is None else [answered]
+        unread.append(place if answered is None else place[answered.unread])
     joined = Answer.joined(question, answers, np.sort(np.concatenate(unread)))
     return join_pruned(verdicts, scan.numbers, limits), joined
 

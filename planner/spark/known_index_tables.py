@@ -9,7 +9,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
@@ -54,7 +54,7 @@ class KnownIndexTables:
         self._lock = threading.Lock()
         self._known: LRUCache[DataTable, _Known] = LRUCache(_KEPT)
         self._places: LRUCache[tuple[Catalog, str], TableName] = LRUCache(_KEPT)
-        self._searched: LRUCache[tuple[Catalog, tuple[str, ...]], float] = LRUCache(_KEPT)
+        self._searched: TTLCache[tuple[Catalog, tuple[str, ...]], bool] = TTLCache(_KEPT, _SEARCH_EVERY_SECONDS)
         self._old: BackgroundQueue[tuple[DataTable, float]] = BackgroundQueue(
             self._renew_old, "looking up index tables anew", _KEPT, is_finished_at_exit=False
         )
@@ -120,8 +120,8 @@ class KnownIndexTables:
         if index_table is None:
             place = (table.catalog, TableName.parse(table.name).namespace)
             with self._lock:
-                is_due = self._is_due(place)
-            if is_due:
+                was_searched = place in self._searched
+            if not was_searched:
                 self._searches.put(place)
             return None
         hint = following_hint(table.catalog, TableName.parse(table.name), TableName(index_table.name()))
@@ -129,18 +129,14 @@ class KnownIndexTables:
             _log.warning("%s", hint)
         return index_table
 
-    def _is_due(self, place: tuple[Catalog, tuple[str, ...]]) -> bool:
-        searched = self._searched.get(place)
-        return searched is None or time.monotonic() - searched >= _SEARCH_EVERY_SECONDS
-
     def _search(self, places: list[tuple[Catalog, tuple[str, ...]]]) -> None:
         for place in places:
             with self._lock:
                 # Many queries may have asked for the same search.
-                if not self._is_due(place):
+                if place in self._searched:
                     continue
                 # A failed search loses the places behind it, so a place counts as searched only now.
-                self._searched[place] = time.monotonic()
+                self._searched[place] = True
             catalog, namespace = place
             found = list_index_tables(catalog, namespace, only_left_behind=True)
             with self._lock:

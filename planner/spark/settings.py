@@ -18,13 +18,10 @@ class SettingsError(PuffinIndexError):
 
 
 def _flag(text: object) -> bool:
-    match str(text).strip().lower():
-        case "true":
-            return True
-        case "false":
-            return False
-        case _:
-            raise ValueError("it should be true or false")
+    known = {"true": True, "false": False}.get(str(text).strip().lower())
+    if known is None:
+        raise ValueError("it should be true or false")
+    return known
 
 
 Flag = Annotated[bool, BeforeValidator(_flag)]
