@@ -102,8 +102,7 @@ class Observers:
     def planned(self, query: PlannedQuery) -> None:
         """Log a scan, and audit it later if it is one of the share that is audited."""
         self._log(query)
-        share = query.settings.audit
-        answer = query.answer
+        share, answer = query.settings.audit, query.answer
         if share and random.random() < share and (answer.few.rows or (~answer.plan.kept_mask).any()):
             # The thread of the query has its session.
             self._queue.put((query, _active_session(self._context)))

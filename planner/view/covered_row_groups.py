@@ -99,9 +99,8 @@ class CoveredRowGroups:
     def row_groups_of(self, file: DataFile) -> range | None:
         """The row groups of a data file; None if it is not indexed or is not the file that was indexed."""
         number = self.file_numbers.get((file.path, file.constants_text))
-        if number is None:
-            return None
-        if (file.file_size, file.record_count) != (self.file_sizes[number], self.record_counts[number]):
+        size_and_rows = file.file_size, file.record_count
+        if number is None or size_and_rows != (self.file_sizes[number], self.record_counts[number]):
             return None
         first, count = int(self.first_row_groups[number]), int(self.row_group_counts[number])
         if file.split_offsets and len(file.split_offsets) != count:

@@ -37,11 +37,8 @@ class ValueType:
     @property
     def domain(self) -> Domain:
         """Whether keys are 64-bit integers or bytes."""
-        if self.name in _INT64_NAMES:
-            return "int64"
-        if self.is_decimal and self.decimal_precision <= INT64_DECIMAL_PRECISION:
-            return "int64"
-        return "bytes"
+        is_narrow = self.is_decimal and self.decimal_precision <= INT64_DECIMAL_PRECISION
+        return "int64" if is_narrow or self.name in _INT64_NAMES else "bytes"
 
     @property
     def is_floating(self) -> bool:

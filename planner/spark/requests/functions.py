@@ -115,9 +115,8 @@ def _leaves_one(request: Request, query: QueryRequest) -> bool:
 
     A function is evaluated over the values of all row groups, which may take long. Counts need functions anyway.
     """
-    if request.aggregates is not None or request.wanted is not None:
-        return False
-    if all(function.values is not None for function in request.functions):
+    are_evaluated = all(function.values is not None for function in request.functions)
+    if are_evaluated or request.aggregates is not None or request.wanted is not None:
         return False
     rest = bind_filters(request)
     if all(isinstance(leaf.test, NullTest) for leaf in leaves(rest)):

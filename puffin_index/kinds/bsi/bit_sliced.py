@@ -150,9 +150,8 @@ class HalfReader:
 
     def _are_wide(self, intervals: Intervals, candidates: BitMap | None) -> bool:
         """Return whether the answer is probably so large that a search from below takes less time."""
-        if len(intervals) > _MOST_WIDE_INTERVALS:
-            return False
-        if candidates is not None and _SPARSE * len(candidates) < self._row_count:
+        is_among_few = candidates is not None and _SPARSE * len(candidates) < self._row_count
+        if is_among_few or len(intervals) > _MOST_WIDE_INTERVALS:
             return False
         return sum(high - low + 1 for low, high in intervals) > _WIDE_SHARE * (self.half.span + 1)
 

@@ -1,5 +1,6 @@
 package io.puffinindex.spark;
 
+import io.puffinindex.spark.conditions.Conditions;
 import io.puffinindex.spark.joins.AwaitedColumn;
 import io.puffinindex.spark.joins.RuntimeFilters;
 import io.puffinindex.spark.joins.RuntimeScan;

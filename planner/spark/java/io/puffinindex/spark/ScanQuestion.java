@@ -1,6 +1,7 @@
 package io.puffinindex.spark;
 
 import io.puffinindex.spark.aggregates.AggregateQuestion;
+import io.puffinindex.spark.conditions.Conditions;
 import io.puffinindex.spark.scans.IcebergFilters;
 import io.puffinindex.spark.scans.IcebergScans;
 import java.util.HashSet;

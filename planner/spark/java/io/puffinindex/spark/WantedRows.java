@@ -1,5 +1,6 @@
 package io.puffinindex.spark;
 
+import io.puffinindex.spark.conditions.Conditions;
 import org.apache.iceberg.Schema;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Descending$;

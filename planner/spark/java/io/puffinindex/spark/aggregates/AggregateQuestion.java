@@ -1,8 +1,8 @@
 package io.puffinindex.spark.aggregates;
 
-import io.puffinindex.spark.Conditions;
 import io.puffinindex.spark.Lists;
 import io.puffinindex.spark.Node;
+import io.puffinindex.spark.conditions.Conditions;
 import io.puffinindex.spark.functions.ColumnFunction;
 import io.puffinindex.spark.scans.View;
 import java.io.DataInputStream;

@@ -1,11 +1,11 @@
 package io.puffinindex.spark.aggregates;
 
-import io.puffinindex.spark.Conditions;
 import io.puffinindex.spark.Lists;
 import io.puffinindex.spark.PruneScans;
 import io.puffinindex.spark.ScanQuestion;
 import io.puffinindex.spark.Settings;
 import io.puffinindex.spark.SparkParts;
+import io.puffinindex.spark.conditions.Conditions;
 import io.puffinindex.spark.joins.RuntimeScan;
 import io.puffinindex.spark.scans.IcebergScans;
 import java.io.IOException;

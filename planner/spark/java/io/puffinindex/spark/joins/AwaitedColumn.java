@@ -1,10 +1,10 @@
 package io.puffinindex.spark.joins;
 
-import io.puffinindex.spark.Conditions;
 import io.puffinindex.spark.Lists;
 import io.puffinindex.spark.Node;
 import io.puffinindex.spark.ScanQuestion;
 import io.puffinindex.spark.SparkParts;
+import io.puffinindex.spark.conditions.Conditions;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;

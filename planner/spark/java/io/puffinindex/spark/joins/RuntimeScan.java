@@ -1,12 +1,12 @@
 package io.puffinindex.spark.joins;
 
-import io.puffinindex.spark.Conditions;
 import io.puffinindex.spark.IndexPlanner;
 import io.puffinindex.spark.Lists;
 import io.puffinindex.spark.Node;
-import io.puffinindex.spark.PackedList;
 import io.puffinindex.spark.PruneScans;
 import io.puffinindex.spark.ScanQuestion;
+import io.puffinindex.spark.conditions.Conditions;
+import io.puffinindex.spark.conditions.PackedList;
 import io.puffinindex.spark.pages.FewRowsBatch;
 import io.puffinindex.spark.pages.WantedRowGroup;
 import io.puffinindex.spark.scans.IcebergScans;

@@ -1,9 +1,9 @@
 package io.puffinindex.spark.scans;
 
-import io.puffinindex.spark.Conditions;
 import io.puffinindex.spark.Node;
-import io.puffinindex.spark.PackedList;
 import io.puffinindex.spark.Trouble;
+import io.puffinindex.spark.conditions.Conditions;
+import io.puffinindex.spark.conditions.PackedList;
 import java.math.BigDecimal;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;

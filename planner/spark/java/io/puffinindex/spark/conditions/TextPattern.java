@@ -1,5 +1,6 @@
-package io.puffinindex.spark;
+package io.puffinindex.spark.conditions;
 
+import io.puffinindex.spark.Node;
 import java.util.Base64;
 import org.apache.spark.sql.catalyst.expressions.Contains;
 import org.apache.spark.sql.catalyst.expressions.EndsWith;

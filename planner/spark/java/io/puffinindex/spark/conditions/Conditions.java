@@ -1,5 +1,7 @@
-package io.puffinindex.spark;
+package io.puffinindex.spark.conditions;
 
+import io.puffinindex.spark.Lists;
+import io.puffinindex.spark.Node;
 import io.puffinindex.spark.functions.ColumnFunction;
 import java.util.ArrayList;
 import java.util.Base64;

@@ -1,4 +1,4 @@
-package io.puffinindex.spark;
+package io.puffinindex.spark.conditions;
 
 import java.nio.ByteBuffer;
 import java.util.ArrayList;

@@ -1,5 +1,6 @@
-package io.puffinindex.spark;
+package io.puffinindex.spark.conditions;
 
+import io.puffinindex.spark.Lists;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.ArrayContains;
