@@ -75,9 +75,9 @@ def expire(
 
     Committed segments without a live entry are deleted at once. Files that no commit names are deleted once they are
     older than `older_than`; with 0, no build may run at the same time. Snapshots of the index table expire, with their
-    files, once they have been superseded for `SNAPSHOT_GRACE`: each load and commit takes all of them along. With
-    `for_readers`, segments of the others stay: queries may know such a version. `wanted` has the (field, kind) pairs of
-    the definition, with their options. Raises NotFoundError if the data table is gone or was replaced.
+    files, once they have been superseded for `SNAPSHOT_GRACE`: each load and commit takes all of them along. Commits
+    delete old metadata files themselves. With `for_readers`, segments of the other snapshots stay, as queries may know
+    them. `wanted` has the definition's indexes and options. Raises NotFoundError if the data table is gone or replaced.
     """
     started = time.monotonic()
     now = datetime.now(UTC)
@@ -90,7 +90,7 @@ def expire(
         compact(data_table, index_table, wanted, most_bytes=0)
     committed = stored_files.committed_segments(index_table)
     expired, newest_old = _superseded(index_table, now - SNAPSHOT_GRACE)
-    named = stored_files.reachable_files(index_table) if expired else set()
+    named = {one for one in stored_files.reachable_files(index_table) if not one.endswith("json")} if expired else set()
     if expired and not dry_run:
         commit(index_table, partial(_expire_snapshots, index_table, newest_old))
     if not dry_run:

@@ -128,6 +128,21 @@ def test_the_index_table_does_not_grow_for_ever(local_catalog: SqlCatalog, monke
     indexed_table.check_index(index)
 
 
+def test_metadata_files_are_left_to_the_commits_that_drop_them(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise a commit that is faster than an expiration warns of a file that somebody else has deleted.
+    index = indexed_table.indexed(local_catalog, 3)
+    index.index_table.transaction().set_properties({"write.metadata.previous-versions-max": "2"}).commit_transaction()
+    monkeypatch.setattr("puffin_index.jobs.expire.SNAPSHOT_GRACE", NOW)
+
+    report = index.expire()
+
+    assert report.snapshots == 2
+    assert {path.rpartition(".")[2] for path in report.files} == {"avro"}
+    indexed_table.check_index(index)
+
+
 def test_a_planner_with_an_older_view_keeps_row_groups_when_segments_are_gone(local_catalog: SqlCatalog) -> None:
     index = indexed_table.indexed(local_catalog, 3)
     view, files = view_of(index.index_table, reading_of(index.data_table)), list_data_files(index.data_table)
