@@ -20,6 +20,7 @@ import planner
 from puffin_index.errors import UnsupportedError
 from puffin_index.storage.arrays import Rows
 from tests.column_questions import Question
+from tests.planner.laws.iceberg_reading import live_files, schema_at
 from tests.planner.laws.imported_files import write_parquet
 from tests.planner.laws.table_history import history_settings
 from tests.planner.laws.test_imported_histories import ImportedHistory
@@ -84,10 +85,20 @@ class SparkImportedHistory(ImportedHistory):
             # What Spark cannot read by itself needs no answer with the hook.
             return where, names
         assert rows_of(self.spark, sql, enabled=True) == plain, (sql, snapshot_id)
+        if _may_miss_deletes(table, snapshot_id):
+            return where, names
         # Of odd files the planner in Python reads less than Spark does.
         with suppress(UnsupportedError):
             assert planner.count(self.index, where, snapshot_id).rows == len(plain), (where, snapshot_id)
         return where, names
+
+
+def _may_miss_deletes(table: Table, snapshot_id: int | None) -> bool:
+    """Whether Java may not find deletes in a snapshot, as it reads their partitions by types that are others now."""
+    then, now = ({one.field_id: one.field_type for one in schema_at(table, own).fields} for own in (snapshot_id, None))
+    sources = {field.source_id for spec in table.specs().values() for field in spec.fields}
+    is_other = any(then[source] != now[source] for source in sources & then.keys() & now.keys())
+    return is_other and any(live.deleted for live in live_files(table, snapshot_id))
 
 
 def test_the_hook_finds_what_spark_finds_however_columns_are_found(hooked: SparkSession, catalog: SqlCatalog) -> None:
