@@ -98,11 +98,10 @@ class CoveredRowGroups:
 
     def row_groups_of(self, file: DataFile) -> range | None:
         """The row groups of a data file; None if it is not indexed or is not the file that was indexed."""
-        number = self.file_numbers.get((file.path, file.constants_text))
-        size_and_rows = file.file_size, file.record_count
-        if number is None or size_and_rows != (self.file_sizes[number], self.record_counts[number]):
+        at = self.file_numbers.get((file.path, file.constants_text))
+        if at is None or file.file_size != self.file_sizes[at] or file.record_count != self.record_counts[at]:
             return None
-        first, count = int(self.first_row_groups[number]), int(self.row_group_counts[number])
+        first, count = int(self.first_row_groups[at]), int(self.row_group_counts[at])
         if file.split_offsets and len(file.split_offsets) != count:
             return None
         return range(first, first + count)

@@ -90,7 +90,8 @@ def expire(
         compact(data_table, index_table, wanted, most_bytes=0)
     committed = stored_files.committed_segments(index_table)
     expired, newest_old = _superseded(index_table, now - SNAPSHOT_GRACE)
-    named = {one for one in stored_files.reachable_files(index_table) if not one.endswith("json")} if expired else set()
+    reached = stored_files.reachable_files(index_table) if expired else set()
+    named = {location for location in reached if not location.endswith(".metadata.json")}
     if expired and not dry_run:
         commit(index_table, partial(_expire_snapshots, index_table, newest_old))
     if not dry_run:
