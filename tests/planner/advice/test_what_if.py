@@ -20,7 +20,8 @@ from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from tests.conftest import amount, built, create_table
 from tests.planner.condition.where_text import Writer
 from tests.planner.laws.imported_files import StoredField, commit_file, write_parquet
-from tests.planner.laws.random_tables import INDEXED_NAMES, RandomTable, random_predicate
+from tests.planner.laws.random_predicates import random_predicate
+from tests.planner.laws.random_tables import INDEXED_NAMES, RandomTable
 
 QUESTIONS = [
     ("bitmap", "lo_custkey", "lo_custkey = 77"),

@@ -37,7 +37,8 @@ from puffin_index.errors import PuffinIndexError, UnsupportedError
 from tests.conftest import temporary_catalog
 from tests.oracle import Predicate
 from tests.planner.condition.where_text import Writer
-from tests.planner.laws.random_tables import SCHEMA, TYPES, RandomTable, random_predicate
+from tests.planner.laws.random_predicates import random_predicate
+from tests.planner.laws.random_tables import SCHEMA, TYPES, RandomTable
 from tests.planner.plan_files import plan_files
 
 PAIRS_A_TABLE = 250

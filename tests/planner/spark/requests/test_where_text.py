@@ -14,7 +14,8 @@ from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import Leaf
 from planner.condition.tree.simplify import simplified
 from planner.spark.requests.hook_filters import schema_of, where_of
-from tests.planner.laws.random_tables import RandomTable, random_predicate
+from tests.planner.laws.random_predicates import random_predicate
+from tests.planner.laws.random_tables import RandomTable
 from tests.planner.spark.requests.jvm_messages import (
     column,
     columns_of,
