@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import wraps
-from typing import Concatenate, ParamSpec
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,8 +25,6 @@ _TABLE_FILE = re.compile(
     rf"data/[^/]*{_UUID}[^/]*\.parquet|metadata/(\d+-{_UUID}\.metadata\.json|[^/]*{_UUID}[^/]*\.avro)"
 )
 _METADATA_FILE = re.compile(r"metadata/[^/]*\.metadata\.json")
-
-Others = ParamSpec("Others")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +104,9 @@ def delete_empty_folders(io: FileIO, location: str) -> None:
     filesystem, path = _filesystem(io, location)
     found = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
     if found and all(info.type == FileType.Directory for info in found):
-        filesystem.delete_dir(path)
+        # Another drop may delete them at the same moment, or still write there.
+        with suppress(OSError):
+            filesystem.delete_dir(path)
 
 
 def _filesystem(io: FileIO, location: str) -> tuple[FileSystem, str]:
@@ -118,53 +116,51 @@ def _filesystem(io: FileIO, location: str) -> tuple[FileSystem, str]:
     return arrow.fs_by_scheme(scheme, netloc), path
 
 
-def _of_all_snapshots(
-    read: Callable[Concatenate[Table, Others], set[str]],
-) -> Callable[Concatenate[Table, Others], set[str]]:
-    """Load the table anew if an expiration deletes old snapshots while they are read."""
-
-    @wraps(read)
-    def run(table: Table, /, *others: Others.args, **named: Others.kwargs) -> set[str]:
-        while True:
-            try:
-                with index_table_read(".".join(table.name())):
-                    return read(table, *others, **named)
-            except DamagedIndexError:
-                known = table.metadata_location
-                refresh_index_table(table)
-                if table.metadata_location == known:
-                    raise
-
-    return run
-
-
-@_of_all_snapshots
 def reachable_files(table: Table, expired: Collection[int] = ()) -> set[str]:
     """Return the locations of all files in the metadata of all other snapshots, or raise DamagedIndexError."""
-    found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
-    found.update(snapshot.manifest_list for snapshot in table.snapshots() if snapshot.snapshot_id not in expired)
-    for manifest in _manifests(table, expired):
-        found.add(manifest.manifest_path)
-        found.update(_data_files(table, manifest))
-    return found
+
+    def read() -> set[str]:
+        found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+        found.update(snapshot.manifest_list for snapshot in table.snapshots() if snapshot.snapshot_id not in expired)
+        for manifest in _manifests(table, expired):
+            found.add(manifest.manifest_path)
+            found.update(_data_files(table, manifest))
+        return found
+
+    return _of_all_snapshots(table, read)
 
 
-@_of_all_snapshots
 def committed_segments(table: Table, expired: Collection[int] = ()) -> set[str]:
     """Return the locations of all segments in any other snapshot of an index table, or raise DamagedIndexError."""
-    found: set[str] = set()
-    for path in {path for manifest in _manifests(table, expired) for path in _data_files(table, manifest)}:
-        with suppress(FileNotFoundError), table.io.new_input(path).open() as stream:
-            segments: pa.Table = pq.read_table(stream, columns=["segment"])
-            found.update(segments["segment"].to_pylist())
-    return found
+
+    def read() -> set[str]:
+        found: set[str] = set()
+        for path in {path for manifest in _manifests(table, expired) for path in _data_files(table, manifest)}:
+            with suppress(FileNotFoundError), table.io.new_input(path).open() as stream:
+                segments: pa.Table = pq.read_table(stream, columns=["segment"])
+                found.update(segments["segment"].to_pylist())
+        return found
+
+    return _of_all_snapshots(table, read)
+
+
+def _of_all_snapshots(table: Table, read: Callable[[], set[str]]) -> set[str]:
+    """Load the table anew if an expiration deletes old snapshots while they are read."""
+    while True:
+        try:
+            with index_table_read(".".join(table.name())):
+                return read()
+        except DamagedIndexError:
+            known = table.metadata_location
+            refresh_index_table(table)
+            if table.metadata_location == known:
+                raise
 
 
 def _manifests(table: Table, expired: Collection[int] = ()) -> list[ManifestFile]:
-    by_path: dict[str, ManifestFile] = {}
-    for snapshot in (one for one in table.snapshots() if one.snapshot_id not in expired):
-        by_path.update((manifest.manifest_path, manifest) for manifest in manifests_of(table, snapshot))
-    return list(by_path.values())
+    snapshots = [one for one in table.snapshots() if one.snapshot_id not in expired]
+    manifests = [manifest for snapshot in snapshots for manifest in manifests_of(table, snapshot)]
+    return list({manifest.manifest_path: manifest for manifest in manifests}.values())
 
 
 def _data_files(table: Table, manifest: ManifestFile) -> list[str]:

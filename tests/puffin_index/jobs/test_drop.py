@@ -1,12 +1,16 @@
 """Dropping removes the index table and its segments, and nothing else."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index.errors import NotFoundError, PuffinIndexError
 from puffin_index.jobs.drop import drop_index
+from tests.conftest import amount, catalog_in
 from tests.puffin_index.indexed_table import indexed, make_table, rows
 
 
@@ -60,3 +64,30 @@ def test_a_table_that_is_no_index_table_is_left_alone(local_catalog: SqlCatalog)
         with pytest.raises((PuffinIndexError, NotFoundError)):
             drop_index(local_catalog, name)
     assert local_catalog.table_exists("ns.t__puffin_index")
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_two_drops_at_once_leave_no_segment(local_catalog: SqlCatalog, tmp_path: Path, is_damaged: bool) -> None:
+    start = Barrier(2)
+
+    def drop() -> None:
+        with closing(catalog_in(tmp_path)) as catalog:
+            start.wait(60)
+            # Who is late may find nothing left to drop.
+            with suppress(NotFoundError):
+                drop_index(catalog, "ns.t")
+
+    for _ in range(amount(8, 40)):
+        index_table = indexed(local_catalog, 1).index_table
+        location = Path(index_table.location().removeprefix("file://"))
+        if is_damaged:
+            Path(index_table.metadata_location.removeprefix("file://")).unlink()
+
+        with ThreadPoolExecutor(2) as pool:
+            for end in [pool.submit(drop) for _ in range(2)]:
+                end.result()
+
+        # The late one may have written metadata that it could not commit.
+        assert not list(location.rglob("*.puffin"))
+        assert not local_catalog.table_exists("ns.t__puffin_index")
+        local_catalog.drop_table("ns.t")
