@@ -122,10 +122,8 @@ def _partitions(values: Sequence[Any], result: ValueType, transform: Transform[A
     keys = _key_array([key_of_value[value] for value in values], result)
     nulls = np.array([value is None for value in values], np.int64)
     # `add_files` of PyIceberg makes NULL of a file without statistics, and its transforms of years that they lack.
-    is_null_known = isinstance(transform, IdentityTransform)
-    known = np.array(
-        [is_null_known if value is None else key_of_value[value] is not None for value in values], np.bool_
-    )
+    is_told = isinstance(transform, IdentityTransform)
+    known = np.array([is_told if value is None else key_of_value[value] is not None for value in values], np.bool_)
     return FieldStatistics(result, known, np.ones(len(values), np.int64), nulls, 1 - nulls, keys, keys, None)
 
 
@@ -136,9 +134,6 @@ def _partition_key(value: object, result: ValueType, transform: Transform[Any, A
     try:
         key = key_of(value, result)
     except UnsupportedError:
-        return None
-    # PyIceberg's reader of manifests takes the least numbers for zero.
-    if result.is_floating and value == 0:
         return None
     is_number = isinstance(key, int) or result.is_decimal
     # Java's numbers overflow where the least ones are truncated.

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
+import numpy as np
 from cachetools import cached
+from pyiceberg.avro.reader import DoubleReader
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
 from pyiceberg.expressions import BooleanExpression
@@ -28,6 +30,9 @@ _KEPT_ENTRIES: Final = 8_000
 """Of all kept manifests together, and of all kept lists of manifests: about 4 KiB of memory each."""
 _kept, _kept_lock = shared_cache(_KEPT_ENTRIES, len)
 _lists, _lists_lock = shared_cache(_KEPT_ENTRIES, len)
+
+# PyIceberg 0.12 rounds doubles of manifests, such as partition values, to 32 bits (iceberg-python pull request 3808).
+DoubleReader.read = lambda _, decoder: float(np.frombuffer(decoder.read(8), "<f8")[0])  # type: ignore[assignment,method-assign]
 
 FileIdentity: TypeAlias = tuple[str, int, int, str]
 """Location, size, record count and partition constants, which together identify a data file."""

@@ -139,6 +139,23 @@ def test_positional_deletes_apply_to_the_partition_of_nan(local_catalog: SqlCata
     assert sorted(row["n"] for row in read(index, None, ["n"])) == [0, 2, 3, 5]
 
 
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_doubles_of_partitions_keep_all_their_bits(local_catalog: SqlCatalog, is_indexed: bool) -> None:
+    values = [-0.1, 5e-324, 0.1, 0.1 + 2**-56, 1 / 3, 16_777_217.0, 1e300]
+    table = local_catalog.create_table("ns.t", pa.schema([("f", pa.float64()), ("n", pa.int64())]))
+    table.update_spec().add_field("f", IdentityTransform(), "by_f").commit()
+    table.append(pa.table({"f": values, "n": range(len(values))}, table.schema().as_arrow()))
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["f"], bsi=["n"]))
+    if is_indexed:
+        index.build(workers=1)
+
+    for n, value in enumerate(values):
+        assert read(index, f"f = {value!r}D", ["f", "n"]) == [{"f": value, "n": n}]
+        assert read(index, f"n = {n}", ["f"]) == [{"f": value}]
+        assert planner.count(index, f"f <= {value!r}D").rows == n + 1
+    assert planner.aggregate(index, None, "max(f) AS f").to_pylist() == [{"f": 1e300}]
+
+
 def test_a_count_reads_only_what_no_index_answers(index: TableIndex) -> None:
     index.data_table.append(items(500))
 

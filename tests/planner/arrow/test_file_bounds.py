@@ -222,6 +222,7 @@ OTHERS: dict[str, tuple[str, list[Any], list[Transform[Any, Any]]]] = {
         [Decimal(f"{number}.000") for number in (10**34, -(10**34), 0)] + [Decimal("-0.001"), Decimal("7.004")],
         [TruncateTransform(700), BucketTransform(3)],
     ),
+    "g": ("double", [-0.1, 0.0, 5e-324, 0.1, 1 / 3, 16_777_217.0, 1e300], []),
     "u": ("uuid", [UUID(int=number << 96) for number in (0, 7, 2**31, 2**32 - 1)], [BucketTransform(3)]),
     "x": ("binary", [b"", b"a", b"a\xff\xff", b"ab", b"\xff", b"\xff\xff\xff"], [TruncateTransform(2)]),
     "z": ("fixed[2]", [b"\0\0", b"a\xff", b"\xff\xff"], [BucketTransform(3)]),
@@ -250,7 +251,8 @@ def test_other_types_are_compared_with_partitions_and_bounds(
         theirs = expression("v", time_of(literal).isoformat() if name == "tm" else literal)
         kept = listed(table, Leaf(1, leaf_test(operator, key_of(literal, value_type)), value_type.name))
         assert {p for p, value in files.items() if oracle.compare(value, operator, literal)} <= kept
-        if name not in ("u", "tm"):
+        # Bounds leave out NaN, which is greater than all numbers here.
+        if name not in ("u", "tm") and (name != "g" or transform):
             assert kept <= {task.file.file_path for task in table.scan(theirs).plan_files()}
         elif operator == "=" and isinstance(transform, IdentityTransform):
             assert len(kept) == 1

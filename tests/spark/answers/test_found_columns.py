@@ -142,7 +142,7 @@ def test_a_partition_value_of_the_folder_wins(hooked: SparkSession, catalog: Sql
         ("STRING", "b%C3%A4r", ["p = 'bär'", "p > 'bär' OR id = 7"]),
         ("DECIMAL(10,2)", "12.50", ["p = 12.5", "p < 12.5 OR id = 7"]),
         ("DECIMAL(30,2)", "12.50", ["p = 12.5", "p < 12.5 OR id = 7"]),
-        ("DOUBLE", "-0.5", ["p = -0.5", "p > 0 OR id = 7"]),
+        ("DOUBLE", "-0.1", ["p = -0.1", "p > 0 OR id = 7"]),
         ("FLOAT", "0.1", ["p > 0.05 AND p < 0.2", "p > 1 OR id = 7"]),
         ("BOOLEAN", "true", ["p", "NOT p OR id = 7"]),
         ("BIGINT", "__HIVE_DEFAULT_PARTITION__", ["p IS NULL", "p = 5 OR id = 7", "p IS NOT NULL"]),
@@ -231,6 +231,7 @@ def test_constants_that_writers_of_the_table_made(hooked: SparkSession, catalog:
         "n": ("TIMESTAMP_NTZ", "CAST(TIMESTAMP_MICROS(-id % 3) AS TIMESTAMP_NTZ)"),
         "x": ("BINARY", "IF(id % 3 = 0, NULL, CAST(CONCAT('ä', id % 3) AS BINARY))"),
         "f": ("FLOAT", "CAST(id % 3 AS FLOAT) / 3"),
+        "d": ("DOUBLE", "CAST(id % 3 AS DOUBLE) / 3"),
         "w": ("DECIMAL(38,10)", "CAST(id % 3 - 1 AS DECIMAL(38,10)) / 7"),
     }
     for name, (kind, expression) in columns.items():
