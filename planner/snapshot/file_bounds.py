@@ -122,8 +122,8 @@ def _partitions(values: Sequence[Any], result: ValueType, transform: Transform[A
     keys = _key_array([key_of_value[value] for value in values], result)
     nulls = np.array([value is None for value in values], np.int64)
     # `add_files` of PyIceberg makes NULL of a file without statistics, and its transforms of years that they lack.
-    is_told = isinstance(transform, IdentityTransform)
-    known = np.array([is_told if value is None else key_of_value[value] is not None for value in values], np.bool_)
+    knows_null = isinstance(transform, IdentityTransform)
+    known = np.array([knows_null if value is None else key_of_value[value] is not None for value in values], np.bool_)
     return FieldStatistics(result, known, np.ones(len(values), np.int64), nulls, 1 - nulls, keys, keys, None)
 
 

@@ -123,8 +123,7 @@ def reachable_files(table: Table, expired: Collection[int] = ()) -> set[str]:
         found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
         found.update(snapshot.manifest_list for snapshot in table.snapshots() if snapshot.snapshot_id not in expired)
         for manifest in _manifests(table, expired):
-            found.add(manifest.manifest_path)
-            found.update(_data_files(table, manifest))
+            found.update([manifest.manifest_path, *_data_files(table, manifest)])
         return found
 
     return _of_all_snapshots(table, read)

@@ -65,7 +65,7 @@ def drop_index_table(catalog: Catalog, index_table: Table) -> DropReport:
     listed = stored_files.list_stored_files(io, location)
     own = stored_files.own_files(index_table, listed)
     stored_files.delete_files(io, [file for file in own if file.is_segment])
-    _drop_entry(catalog, TableName(index_table.name()))
+    _drop_entry(catalog, index_table.name())
     stored_files.delete_files(io, [file for file in own if not file.is_segment])
     stored_files.delete_empty_folders(io, location)
     kept = {file.location for file in listed} - {file.location for file in own}
@@ -74,22 +74,23 @@ def drop_index_table(catalog: Catalog, index_table: Table) -> DropReport:
 
 def _drop_damaged(catalog: Catalog, error: DamagedIndexError) -> DropReport:
     """Drop an index table with unreadable metadata, and its files if their location shows that they belong to it."""
-    name, listed = TableName.parse(error.index_table), list[stored_files.StoredFile]()
+    name = TableName.parse(error.index_table)
     location = _own_location(catalog, error)
     if location is None:
         _log.warning("files of index table %s are left behind in its location: %s", name, error.reason)
-    else:
-        io = load_file_io(catalog.properties, location)
-        listed = stored_files.list_stored_files(io, location)
-        # Files go before the catalog's entry: as long as the catalog names the table, a drop can be run again.
-        stored_files.delete_files(io, [file for file in listed if file.is_ours])
-        stored_files.delete_empty_folders(io, location)
-    _drop_entry(catalog, name)
+        _drop_entry(catalog, name)
+        return _report(name, (), ())
+    io = load_file_io(catalog.properties, location)
+    listed = stored_files.list_stored_files(io, location)
     files = [file for file in listed if file.is_ours]
+    # Files go before the catalog's entry: as long as the catalog names the table, a drop can be run again.
+    stored_files.delete_files(io, files)
+    stored_files.delete_empty_folders(io, location)
+    _drop_entry(catalog, name)
     return _report(name, files, tuple(sorted(file.location for file in listed if not file.is_ours)))
 
 
-def _drop_entry(catalog: Catalog, name: TableName) -> None:
+def _drop_entry(catalog: Catalog, name: tuple[str, ...]) -> None:
     # Another drop may be faster.
     with suppress(NoSuchTableError):
         catalog.drop_table(name)
