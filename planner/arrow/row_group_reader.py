@@ -81,7 +81,7 @@ class RowGroupReader:
     residual: Residual | None
     side_by_side: bool = False
     data_read: DataRead = field(default_factory=DataRead)
-    _columns_of: dict[str, FileColumns] = field(default_factory=dict, repr=False)
+    _columns_of: dict[tuple[object, ...], FileColumns] = field(default_factory=dict, repr=False)
 
     def read(self, task: RowGroupTask, projection: Schema, target: pa.Schema) -> list[pa.RecordBatch]:
         """Read the matching rows of a row group, in a projection of the schema whose Arrow schema is `target`."""
@@ -114,8 +114,10 @@ class RowGroupReader:
             yield self._columns(opened, task), group
 
     def _columns(self, opened: OpenParquet, task: RowGroupTask) -> FileColumns:
-        location, entry = task.file.file.path, task.file.entry
-        columns = self._columns_of.get(location)
+        file, entry = task.file.file, task.file.entry
+        # A snapshot may have a data file in several partitions.
+        key = (file.path, file.constants_text, task.file.equality_deletes)
+        columns = self._columns_of.get(key)
         if columns is None:
             fields = enumerate(self.table.specs()[entry.spec_id].fields)
             # The values of identity partitions, NULLs included, hold whatever the file says.
@@ -123,9 +125,9 @@ class RowGroupReader:
             constants = {own.source_id: entry.partition[at] for at, own in are_identity}
             schema = with_dropped_columns(self.table, self.schema, task.file.equality_deletes)
             reading = reading_of(self.table, schema)
-            columns = FileColumns.of(reading, opened.parquet, constants, location)
+            columns = FileColumns.of(reading, opened.parquet, constants, file.path)
             # Where two threads make the columns of one file, either result may stay.
-            self._columns_of[location] = columns
+            self._columns_of[key] = columns
         return columns
 
     def _matching_rows(

@@ -88,6 +88,9 @@ class Scan:
         ordinals = np.arange(len(file_of)) - np.repeat(np.cumsum(counts) - counts, counts)
         first = np.array([-1 if own is None else own.start for own in found], np.int64)[file_of]
         numbers = np.where(first >= 0, first + ordinals, -1)
+        # A snapshot may have a data file twice, and the view knows its rows once.
+        again = np.setdiff1d(np.arange(len(numbers)), np.unique(numbers, return_index=True)[1])
+        numbers[again] = -1
         has_deletes = np.array([file.has_deletes for file in files], np.bool_)[file_of]
         paths, own = tuple(file.path for file in files), dict(enumerate(known))
         rows = (numbers, file_of, ordinals, has_deletes)

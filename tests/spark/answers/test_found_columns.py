@@ -15,7 +15,7 @@ import planner
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.measure import answer_of, measure
 from tests.conftest import built
-from tests.spark.agreement import ENABLED, settings
+from tests.spark.agreement import ENABLED, check_rows, settings
 
 pytestmark = pytest.mark.spark
 
@@ -132,6 +132,23 @@ def test_a_partition_value_of_the_folder_wins(hooked: SparkSession, catalog: Sql
         index.compact()
     assert index.status().indexed_data_files == index.status().data_files == 2
     assert index.verify(None).findings == ()
+
+
+def test_a_file_that_a_table_has_twice(hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
+    write_file(tmp_path / "f" / "a.parquet", {"id": numbers(), "a": pa.array([at % 7 for at in range(ROWS)])})
+    create(hooked, "twice", "id INT, a BIGINT")
+    for _ in range(2):
+        hooked.sql(
+            "CALL lake.system.add_files(table => 'found.twice', "
+            f"source_table => '`parquet`.`{tmp_path / 'f'}`', check_duplicate_files => false)"
+        )
+    index = built(catalog, "found.twice", bitmap=["id", "a"], bsi=["id"])
+
+    check(hooked, index, "id = 7", "a = 3", "a = 3 AND id < 100", "a <> 3")
+    for wanted in ("count(*)", "sum(id), count(a), max(id)", "count(DISTINCT id)"):
+        for more in ("", "WHERE a = 3", "WHERE id < 150 AND a <> 3", "GROUP BY a"):
+            check_rows(hooked, f"SELECT {wanted} FROM lake.found.twice {more}")
+    check_rows(hooked, "SELECT id FROM lake.found.twice ORDER BY id DESC LIMIT 3")
 
 
 @pytest.mark.one_of(3)

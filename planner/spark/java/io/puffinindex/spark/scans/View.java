@@ -74,10 +74,11 @@ public final class View {
     return found;
   }
 
-  /** The entry of each task's data file; null where none fits, and for a part of a file. */
+  /** The entry of each task's data file; null where none fits, also for a part of a file. */
   @SuppressWarnings("ReferenceEquality") // UNKNOWN is a mark
   private synchronized FileEntry[] entries(List<FileScanTask> tasks) {
     FileEntry[] entries = new FileEntry[tasks.size()];
+    BitSet seen = new BitSet();
     String manifest = null;
     FileEntry[] inManifest = {};
     for (int i = 0; i < entries.length; i++) {
@@ -100,6 +101,12 @@ public final class View {
           inManifest[at] = found == null ? UNKNOWN : found;
         }
         entries[i] = inManifest[at] == UNKNOWN ? null : inManifest[at];
+      }
+      if (entries[i] != null && entries[i].count() > 0) {
+        // The table may have a data file twice. Its numbers are those of the first one.
+        int first = entries[i].first;
+        entries[i] = seen.get(first) ? null : entries[i];
+        seen.set(first);
       }
     }
     return entries;
