@@ -146,7 +146,7 @@ def _int64_keys(array: pa.Array, value_type: ValueType) -> IntColumnKeys:
     if value_type.is_floating and pa.types.is_floating(found):
         return float_keys(_fixed_width(array.cast(pa.float64()), np.dtype(np.float64)))
     if value_type.is_decimal and pa.types.is_decimal(found):
-        wide = array.cast(pa.decimal128(38, value_type.decimal_scale))
+        wide = array.cast(pa.decimal128(18, value_type.decimal_scale))
         return np.ascontiguousarray(_fixed_width(wide, np.dtype("<i8"), parts=2)[0::2])
     return _fixed_width(array.cast(_cast_type(found, value_type)), key_dtype(value_type))
 

@@ -258,6 +258,22 @@ def test_batches_columns_and_filters_are_as_arrow_has_them(index: TableIndex) ->
     assert source.to_table(batch_readahead=2, fragment_readahead=1, use_threads=False).num_rows == 2 * ROWS
 
 
+@pytest.mark.parametrize("digits", [9, 10, 18, 19])
+def test_a_list_of_decimals_may_have_more_digits_than_the_column(local_catalog: SqlCatalog, digits: int) -> None:
+    column = pa.decimal128(digits, 2)
+    values = pa.array([Decimal("5.00"), Decimal("1.00"), Decimal("-7.25"), None], column)
+    rows = pa.table({"d": values})
+    create_table(local_catalog, "t", rows, 2)
+    source = planner.dataset(built(local_catalog, "ns.t", bitmap=["d"]))
+
+    # 64 bits hold the same of the first of these and of 5.00.
+    for asked in (["184467440737095521.16"], ["184467440737095521.16", "1.00"], ["-184467440737095523.41"]):
+        condition = pc.field("d").isin(pa.array(map(Decimal, asked)))
+        for test in (condition, ~condition):
+            assert source.to_table(filter=test) == rows.filter(test)
+            assert source.count_rows(test) == rows.filter(test).num_rows
+
+
 def test_a_dataset_is_its_only_fragment(index: TableIndex) -> None:
     (fragment,) = planner.dataset(index).filter(pc.field("k") == 2).get_fragments()
 
