@@ -28,7 +28,7 @@ from planner.arrow.arrow_scan import in_order, residual_of
 from planner.arrow.plan import plan_scan, snapshot_of
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
-from planner.arrow.wanted_keys import Keys, arrays_of, asked_keys
+from planner.arrow.wanted_keys import Keys, KeysError, arrays_of, asked_keys
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.query import QueryAnswer
 from planner.view.cache import SharedPayloads
@@ -97,6 +97,8 @@ class _AskedKeys:
 
     @classmethod
     def of(cls, keys: Keys, schema: Schema) -> _AskedKeys:
+        if "_file" in keys or "_pos" in keys:
+            raise KeysError("_file and _pos are the place of a row; no key column may have these names")
         columns = {name: find_asked(schema, name) for name in keys}
         arrays = arrays_of(keys)
         every = {name: asked_keys(name, array, columns[name].value_type) for name, array in arrays.items()}

@@ -186,6 +186,7 @@ def test_keys_of_uuids_and_fixed_bytes_keep_their_types(local_catalog: SqlCatalo
         ({"s": "ab"}, KeysError, "keys of s: 'ab' is one value, and not a list of values"),
         ({"i": [1, "a"]}, KeysError, "keys of i: Could not convert 'a'"),
         ({"i": [2**70]}, KeysError, "keys of i: Python int too large"),
+        ({"i": [1], "_pos": [1]}, KeysError, "_file and _pos are the place of a row"),
         ({"nowhere": [1]}, NotFoundError, "there is no column 'nowhere'"),
         ({"i": ["a"]}, UnsupportedError, "keys of i: a long column cannot hold Arrow string values"),
         ({"i": [1.5]}, UnsupportedError, "keys of i: a long column cannot hold Arrow double values"),
