@@ -8,13 +8,13 @@ from random import randrange
 
 import pytest
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import broadcast, col, udf
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.functions import broadcast, col, count, lit, udf
 
 import planner
 from puffin_index import TableIndex
 from tests.processes import wait_for
-from tests.spark.agreement import ENABLED, plan_text, reports_since, settings
+from tests.spark.agreement import ENABLED, check_rows, plan_text, reports_since, settings
 
 pytestmark = pytest.mark.spark
 
@@ -190,6 +190,23 @@ def test_sides_run_in_python_workers_of_their_own(hook: SparkSession, tmp_path: 
     assert of_sides
     assert of_queries
     assert not of_sides & of_queries
+
+
+def test_an_observed_side_is_observed(hook: SparkSession) -> None:
+    """A side that ran before the query would have no metrics in it."""
+    observation = Observation()
+    side = _listed(hook).observe(observation, count(lit(1)).alias("n"))
+
+    assert hook.table("lake.ns.items").select("id", "k").join(side, "k").count() == 4
+    assert observation.get == {"n": len(KEYS)}
+
+
+def test_a_limit_picks_from_all_rows_that_are_numbered(hook: SparkSession) -> None:
+    """A column may have the name that Spark gives to the numbers of MERGE's rows."""
+    numbered = "SELECT k, price, monotonically_increasing_id() AS __row_id FROM lake.ns.items"
+    wanted = "k = (SELECT CAST(max(id) AS INT) FROM range(4322))"
+
+    check_rows(hook, f"SELECT k, price, __row_id >= 0 FROM ({numbered} ORDER BY price, k LIMIT 900) WHERE {wanted}")
 
 
 def test_a_side_that_fails_says_what_it_says_without_the_hook(hook: SparkSession) -> None:

@@ -11,12 +11,14 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.types.Types;
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates;
+import org.apache.spark.sql.catalyst.plans.logical.CollectMetrics;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
@@ -73,7 +75,9 @@ public abstract class AwaitedColumn {
         found != null
             && found.isDefined()
             && found.get()._1() instanceof Attribute
-            && found.get()._2() instanceof DataSourceV2ScanRelation;
+            && found.get()._2() instanceof DataSourceV2ScanRelation
+            // Metrics are of rows that the query itself computes.
+            && Lists.nodes(values, CollectMetrics.class).isEmpty();
     column = isColumn ? (Attribute) found.get()._1() : null;
     scan = isColumn ? ((DataSourceV2ScanRelation) found.get()._2()).scan() : null;
     isRepeatable = scan != null && isRepeatable(values);
@@ -129,11 +133,11 @@ public abstract class AwaitedColumn {
    */
   protected LogicalPlan filtered(
       LogicalPlan plan, LogicalPlan query, List<Expression> keys, int at, boolean onlyInBroadcast) {
-    for (Project project : Lists.nodes(plan, Project.class)) {
-      if (numbersRows(project)) {
-        LogicalPlan below = filtered(project.child(), query, keys, at, onlyInBroadcast);
-        LogicalPlan changed = project.withNewChildren(Lists.of(below));
-        return plan.transform(Lists.change(node -> node.equals(project) ? changed : null));
+    if (!plan.deterministic() && isRowByRow(plan)) {
+      LogicalPlan child = plan.children().apply(0);
+      if (child.outputSet().contains(attribute)) {
+        LogicalPlan below = filtered(child, query, keys, at, onlyInBroadcast);
+        return plan.withNewChildren(Lists.of(below));
       }
     }
     // The name reaches the scan and says how to compare; the attribute's ID counts.
@@ -150,11 +154,14 @@ public abstract class AwaitedColumn {
     return PushDownPredicates.apply(new Filter(filter, plan));
   }
 
-  /** Whether a projection numbers the rows of MERGE's target: numbers of fewer rows do as well. */
-  private static boolean numbersRows(Project project) {
-    return !project.deterministic()
-        && Lists.from(project.projectList()).stream()
-            .allMatch(one -> ((Expression) one).deterministic() || one.name().equals("__row_id"));
+  /** Whether a plan does the same with fewer rows; MERGE's numbers of fewer rows do as well. */
+  private static boolean isRowByRow(LogicalPlan plan) {
+    return (plan instanceof Project || plan instanceof Filter)
+        && Lists.from(plan.expressions()).stream()
+            .allMatch(
+                one ->
+                    one.deterministic()
+                        || (one instanceof Alias alias && alias.name().equals("__row_id")));
   }
 
   /** Whether a plan has an expression that waits for another plan. */
