@@ -187,8 +187,10 @@ record MonotoneFunction(DataType type, long least, long greatest) {
     if (isProduct(kind)) {
       boolean isCommutative = kind == Multiply.class;
       Expression factor = isCommutative && left instanceof Literal ? left : right;
-      // A product of integers may overflow several times between the ends.
-      boolean wraps = isCommutative && function.dataType() instanceof IntegralType;
+      // A product of integers, and div of decimals, may overflow several times between the ends.
+      boolean wraps =
+          (isCommutative || left.dataType() instanceof DecimalType)
+              && function.dataType() instanceof IntegralType;
       return wraps || !(factor instanceof Literal literal)
           ? 0
           : sign(literal) * direction(factor == left ? right : left);
