@@ -58,6 +58,8 @@ array_contains(nums, 77.0);
 array_contains(nums, 3000000000);
 array_contains(ds, 0.0D);
 array_contains(ds, -0.0D);
+arrays_overlap(ds, array(0.0D));
+NOT arrays_overlap(ds, array(-0.0D, 3D)) AND id < 300;
 array_contains(ds, DOUBLE('NaN'));
 array_contains(ds, 12.5F);
 array_contains(days, DATE'2024-02-29');

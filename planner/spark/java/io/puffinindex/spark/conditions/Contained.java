@@ -2,6 +2,7 @@ package io.puffinindex.spark.conditions;
 
 import io.puffinindex.spark.Lists;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.ArrayContains;
 import org.apache.spark.sql.catalyst.expressions.ArrayExists;
@@ -34,6 +35,8 @@ import org.apache.spark.sql.types.MapType;
  */
 record Contained(
     Expression value, String part, DataType type, String test, List<Expression> members) {
+  /** Spark before 4.1 tells the zeros of arrays apart in arrays_overlap. */
+  private static final List<Object> ZEROS = Arrays.asList(0.0, -0.0, 0f, -0f);
 
   /** Reads a condition; null if it asks something else, or compares with something else. */
   static Contained of(Expression condition) {
@@ -108,7 +111,7 @@ record Contained(
     return members;
   }
 
-  /** The elements of a literal array; null for another expression. */
+  /** The elements of a literal array; null for another expression, and with zeros of doubles. */
   private static List<Expression> elements(Expression list) {
     if (!(list instanceof Literal literal)
         || !(literal.value() instanceof ArrayData data)
@@ -117,7 +120,11 @@ record Contained(
     }
     List<Expression> members = new ArrayList<>();
     for (int at = 0; at < data.numElements(); at++) {
-      members.add(new Literal(data.get(at, type.elementType()), type.elementType()));
+      Object value = data.get(at, type.elementType());
+      if (ZEROS.contains(value)) {
+        return null;
+      }
+      members.add(new Literal(value, type.elementType()));
     }
     return members;
   }
