@@ -15,7 +15,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiFunction;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.SnapshotSummary;
@@ -32,12 +31,13 @@ import org.roaringbitmap.RoaringBitmap;
 public final class IndexPlanner {
   private static final int ATTEMPTS = 5;
   private static final int ABSENT_REMEMBERED = 10000;
+  private static final int VIEWS_REMEMBERED = 1000;
   private static final int RESULTS_REMEMBERED = 200;
 
   private final PythonCalls<String, byte[], byte[]> planner;
 
   /** By table name and UUID. A table may have several names, and an index under one of them. */
-  private final Map<String, View> views = new ConcurrentHashMap<>();
+  private final Map<String, View> views = Lists.latest(VIEWS_REMEMBERED);
 
   /** Until which System.nanoTime() a table counts as one without an index, by {@link #absence}. */
   private final Map<Object, Double> absent = Lists.latest(ABSENT_REMEMBERED);

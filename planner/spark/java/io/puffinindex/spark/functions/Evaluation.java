@@ -49,11 +49,8 @@ public final class Evaluation<T> {
   /** The result; empty if it takes longer than to a {@code System.nanoTime()}, or fails. */
   public Optional<T> result(long deadline) {
     GIVEN_UP.removeIf(given -> !given.isAlive());
-    if (GIVEN_UP.size() >= MOST_GIVEN_UP) {
+    if (GIVEN_UP.size() >= MOST_GIVEN_UP || System.nanoTime() > deadline) {
       wasBegun = false;
-      return Optional.empty();
-    }
-    if (System.nanoTime() > deadline) {
       return Optional.empty();
     }
     // A new thread has the session of the thread that makes it.

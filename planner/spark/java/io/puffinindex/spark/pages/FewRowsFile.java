@@ -95,7 +95,7 @@ final class FewRowsFile implements InputFile {
     if (appended == null) {
       try (ReadAhead ahead = new ReadAhead(file)) {
         appended = build(ahead);
-      } catch (IOException | RuntimeException e) {
+      } catch (IOException | RuntimeException | LinkageError e) {
         if (Thread.currentThread().isInterrupted()) {
           throw new RuntimeIOException(
               new IOException(e), "interrupted while reading %s", location());

@@ -75,7 +75,7 @@ record FewRowsReaders(PartitionReaderFactory factory, CollectionAccumulator<Stri
           files.put(entry.getKey(), fewRows(file, entry.getValue(), tasks, reader));
         }
         FieldUtils.writeField(reader, "lazyInputFiles", files, true);
-      } catch (ReflectiveOperationException | RuntimeException e) {
+      } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
         PagesNotPicked.tell(notPicked, own.wanted().keySet().toString(), e);
       }
     }

@@ -36,7 +36,7 @@ final class PagesNotPicked extends SparkListener {
   }
 
   /** Log why all rows of a file are read, on this executor, and let the driver know. */
-  static void tell(CollectionAccumulator<String> notPicked, String location, Exception trouble) {
+  static void tell(CollectionAccumulator<String> notPicked, String location, Throwable trouble) {
     Trouble.LOG.warn(
         "pages not picked, all rows of the row groups are read: {}", location, trouble);
     notPicked.add(location + ": " + trouble);
