@@ -285,10 +285,7 @@ def _estimate_range(
 
 
 def _share_of_quantiles(
-    quantiles: npt.NDArray[np.uint16],
-    minimum: Ints,
-    maximum: Ints,
-    bounds: tuple[int, int],
+    quantiles: npt.NDArray[np.uint16], minimum: Ints, maximum: Ints, bounds: tuple[int, int]
 ) -> tuple[Floats, Flags]:
     """The share of values between two bounds, and whether a quantile surely lies between them."""
     low, high = (np.clip(bound, minimum, maximum) for bound in bounds)
@@ -334,13 +331,7 @@ def _count(quantiles: npt.NDArray[np.uint16], steps: npt.NDArray[np.int32], comp
     return count.astype(np.int64)
 
 
-def _rank(
-    quantiles: npt.NDArray[np.uint16],
-    before: Ints,
-    places: Floats,
-    asked: Flags,
-    otherwise: float,
-) -> Floats:
+def _rank(quantiles: npt.NDArray[np.uint16], before: Ints, places: Floats, asked: Flags, otherwise: float) -> Floats:
     """Share of the values up to places (in steps), between quantiles of the shape (Q, n); others get `otherwise`.
 
     `before` counts the quantiles before each place. A range with one bound needs one of two computations only.

@@ -60,14 +60,7 @@ class Reason(IntEnum):
 
 
 _DROPPING = frozenset(
-    {
-        Reason.ZONE_MAP,
-        Reason.BLOOM,
-        Reason.ROWS_EMPTY,
-        Reason.ALL_DELETED,
-        Reason.ENOUGH_ROWS,
-        Reason.ANSWERED,
-    }
+    {Reason.ZONE_MAP, Reason.BLOOM, Reason.ROWS_EMPTY, Reason.ALL_DELETED, Reason.ENOUGH_ROWS, Reason.ANSWERED}
 )
 
 

@@ -105,13 +105,7 @@ class ColumnValues:
 
 
 def column_values(
-    view: IndexView,
-    column: ColumnId,
-    value_type: str,
-    row_groups: Ints,
-    most: int,
-    most_bytes: int,
-    reads: IndexReads,
+    view: IndexView, column: ColumnId, value_type: str, row_groups: Ints, most: int, most_bytes: int, reads: IndexReads
 ) -> ColumnValues | KeyRange | str:
     """Find the keys of a column, by at most `most_bytes` of payloads; `row_groups` all have an index of it.
 

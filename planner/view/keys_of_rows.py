@@ -14,12 +14,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.view.cache import SharedPayloads
-from planner.view.directories import (
-    FieldStatistics,
-    IndexReads,
-    KindDirectory,
-    positions_by_number,
-)
+from planner.view.directories import FieldStatistics, IndexReads, KindDirectory, positions_by_number
 from planner.view.index_view import IndexView
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import Column
@@ -97,11 +92,7 @@ def keys_of_rows(
 
 
 def _read(
-    view: IndexView,
-    directory: KindDirectory,
-    row_groups: Ints,
-    rows: Mapping[int, BitMap],
-    places: Ints,
+    view: IndexView, directory: KindDirectory, row_groups: Ints, rows: Mapping[int, BitMap], places: Ints
 ) -> Reading[dict[int, Column]]:
     opened = yield from open_keys(view, directory, row_groups, places)
     keys = yield from opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))

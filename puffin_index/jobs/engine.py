@@ -140,8 +140,7 @@ class SparkEngine:
 
     def _run_task(self, write: WriteSegment, task: SegmentTask) -> Segment:
         return self._in_job(
-            f"index {len(task.files)} data files",
-            lambda: self._context.parallelize([task], 1).map(write).collect()[0],
+            f"index {len(task.files)} data files", lambda: self._context.parallelize([task], 1).map(write).collect()[0]
         )
 
     def _in_job(self, description: str, run: Callable[[], Result]) -> Result:
