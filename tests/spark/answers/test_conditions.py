@@ -317,3 +317,22 @@ def test_long_lists_cross_as_bytes_and_keep_their_rows(
     # Doubles stay in JSON, as the bits that they are, and so do decimals and lists with a NULL.
     stays = where.startswith(("m[", "d ", "dec ")) or "NULL" in where
     assert any('"members":"' in text for text in sent) != stays
+
+
+@pytest.mark.parametrize("zero", ["0.0D", "-0.0D", "CAST(0 AS FLOAT)"])
+def test_zeros_of_arrays_are_equal_where_they_are_to_spark(
+    hooked: SparkSession, catalog: SqlCatalog, zero: str
+) -> None:
+    """Spark before 4.1 tells them apart in `arrays_overlap`, and in nothing else."""
+    column = "fs" if "FLOAT" in zero else "ds"
+    values = "ARRAY(IF(id < 500, -0.0D, 0.0D)) AS ds, ARRAY(CAST(IF(id < 500, -0.0D, id) AS FLOAT)) AS fs"
+    hooked.sql(
+        f"CREATE OR REPLACE TABLE lake.ns.zeros USING iceberg TBLPROPERTIES ({PROPERTIES}) "
+        f"AS SELECT /*+ COALESCE(1) */ id, {values} FROM range(1000)"
+    )
+    index = built(catalog, "ns.zeros", bitmap=["ds#c#elements", "fs#c#elements"])
+
+    for test in (f"arrays_overlap({column}, ARRAY({zero}))", f"array_contains({column}, {zero})"):
+        for where in (test, f"NOT {test}"):
+            check_rows(hooked, f"SELECT id FROM lake.{index.name} WHERE {where}")
+            check_rows(hooked, f"SELECT COUNT(*) FROM lake.{index.name} WHERE {where}")
