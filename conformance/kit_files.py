@@ -81,7 +81,7 @@ def compact_segments(table: KitTable, definition: IndexDefinition, files: Iterab
         indexed.append(
             IndexedFile(
                 *(covered.file, covered.row_counts, covered.row_group_offsets),
-                *(parts, covered.sources),
+                *(parts, covered.sources, covered.has_pages),
             )
         )
     options = {

@@ -50,9 +50,7 @@ class CoveredRowGroups:
         self.row_group_counts: Ints = counts
         self.first_row_groups: Ints = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)[: len(counts)]
         self.row_counts: Ints = np.asarray(pc.list_flatten(own["row_counts"]).to_numpy(), np.int64)
-        # Where nobody knows, the ending of a file's name tells that it has none.
-        pages = pc.fill_null(own["has_pages"], pa.array([not path.endswith(".orc") for path in self.paths], pa.bool_()))
-        self._files_with_pages: Flags = np.asarray(pages.to_numpy(), np.bool_)
+        self._files_with_pages: Flags = np.asarray(own["has_pages"].to_numpy(), np.bool_)
         self.file_of: Ints = np.repeat(np.arange(len(counts)), counts)
         # A file without one start per row group is read whole.
         fits = np.asarray(pc.list_value_length(own["split_offsets"]).to_numpy(), np.int64) == counts

@@ -10,7 +10,7 @@ from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table import Table
 from sqlalchemy.exc import DBAPIError
 
-from puffin_index.index_table.table import GUARD, SCHEMA, note_commit, refresh_index_table
+from puffin_index.index_table.table import GUARD, note_commit, refresh_index_table
 
 _MOST_ATTEMPTS = 50
 _LONGEST_WAIT_SECONDS = 5.0
@@ -28,7 +28,7 @@ _Outcome = TypeVar("_Outcome")
 def commit(index_table: Table, attempt: Callable[[], _Outcome], lock_seconds: float = LOCK_SECONDS) -> _Outcome:
     """Commit to an index table, loaded anew for each attempt, after other commits and while the catalog is locked.
 
-    An index table of an earlier release gets the properties and columns that all index tables have.
+    The index table gets the properties that all index tables have, if it has lost one.
 
     Raises CommitFailedException if all attempts fail, DBAPIError if the lock lasts longer than `lock_seconds`.
     """
@@ -36,7 +36,6 @@ def commit(index_table: Table, attempt: Callable[[], _Outcome], lock_seconds: fl
     def once() -> _Outcome:
         refresh_index_table(index_table)
         _set_lacking(index_table, GUARD)
-        _add_lacking_columns(index_table)
         outcome = attempt()
         note_commit(index_table)
         return outcome
@@ -86,14 +85,6 @@ def _set_lacking(index_table: Table, properties: dict[str, str]) -> None:
     if lacking := _lacking(index_table, properties):
         with index_table.transaction() as transaction:
             transaction.set_properties(lacking)
-
-
-def _add_lacking_columns(index_table: Table) -> None:
-    known = index_table.schema().column_names
-    if lacking := [field for field in SCHEMA.fields if field.name not in known]:
-        with index_table.update_schema() as update:
-            for field in lacking:
-                update.add_column(field.name, field.field_type, field.doc)
 
 
 def _lacking(index_table: Table, properties: dict[str, str]) -> dict[str, str]:

@@ -179,7 +179,7 @@ SCHEMA = Schema(
     ),
     NestedField(19, "added_at", TimestamptzType(), required=True),
     NestedField(21, "partition_constants", StringType(), required=True, doc="what identity partitions fix in the file"),
-    NestedField(23, "has_pages", BooleanType(), doc="whether the data file has an offset index; NULL if nobody knows"),
+    NestedField(23, "has_pages", BooleanType(), required=True, doc="whether the data file has an offset index"),
 )
 
 
@@ -270,9 +270,6 @@ def read_entries(index_table: Table) -> pa.Table:
         return _ARROW_SCHEMA.empty_table()
     with index_table_read(".".join(index_table.name())):
         entries = _scan(index_table, index_table.scan())
-    for field in _ARROW_SCHEMA:
-        if field.name not in entries.column_names and field.nullable:
-            entries = entries.append_column(field, pa.nulls(len(entries), field.type))
     return (
         entries.select(_ARROW_SCHEMA.names)
         .cast(_ARROW_SCHEMA)

@@ -54,7 +54,7 @@ class CoveredFile:
     first_row_group: int
     first_base: int
     sources: Mapping[int, str]
-    has_pages: bool | None
+    has_pages: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ def _open_files(task: SegmentTask, stack: ExitStack, left_out: list[SkippedFile]
                 if not objections:
                     return context.pop_all(), candidate
                 skipped = SkippedFile(file.path, _sentence(objections), _others(task.columns, objections))
-            except (BuildError, UnsupportedError) as error:
+            except (BuildError, UnsupportedError, UnicodeDecodeError) as error:
                 skipped = SkippedFile(file.path, str(error))
         _log.warning("not indexed: %s", skipped.reason)
         return skipped

@@ -41,7 +41,7 @@ class IndexedFile:
     row_group_offsets: tuple[int, ...]
     parts: Mapping[FieldKind, Part]
     sources: Mapping[int, str]
-    has_pages: bool | None = None
+    has_pages: bool
 
     @property
     def origins(self) -> frozenset[str]:
