@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Final
 
 import numpy as np
@@ -29,6 +29,8 @@ SUM: Final = pa.decimal256(75, 0)
 """The type of exact sums: it holds 38 digits for each of more rows than there can be."""
 
 _INT64 = pa.decimal256(19, 0)
+_MOST_DIGITS_OF_DOUBLES = 15
+"""Spark divides decimals as doubles, if their quotients have no more digits."""
 
 
 def group_name(number: int) -> str:
@@ -282,13 +284,17 @@ def _average(asked: AskedColumn, total: pa.Array, counts: pa.Array) -> pa.Array:
     if not asked.value_type.is_decimal:
         # Python divides integers of any size to the nearest double.
         return pa.array([None if own is None else int(own) / count for own, count in pairs], pa.float64())
-    scale = min(MAXIMUM_DECIMAL_PRECISION, asked.value_type.decimal_scale + 4)
-    more = scale - asked.value_type.decimal_scale
-    quotients = [None if own is None else _divided(int(own), count, more) for own, count in pairs]
-    return _scaled(pa.array(quotients, pa.decimal256(76, 0)), asked.value_type.decimal_precision + 4, scale)
+    precision, own_scale = asked.value_type.decimal_precision, asked.value_type.decimal_scale
+    scale = min(MAXIMUM_DECIMAL_PRECISION, own_scale + 4)
+    # Fails where Spark's sum does.
+    _scaled(total, precision + 10, own_scale)
 
+    def divided(unscaled: int, count: int) -> Decimal:
+        if precision + 4 <= _MOST_DIGITS_OF_DOUBLES:
+            quotient = Decimal(repr(unscaled / count / 10.0**own_scale))
+            return quotient.scaleb(scale).quantize(Decimal(1), ROUND_HALF_UP)
+        rounded = (2 * abs(unscaled) * 10 ** (scale - own_scale) + count) // (2 * count)
+        return Decimal(-rounded if unscaled < 0 else rounded)
 
-def _divided(unscaled: int, count: int, more_digits: int) -> Decimal:
-    """Divide an unscaled decimal by a count, with more digits behind the point, rounded half up as in Spark."""
-    rounded = (2 * abs(unscaled) * 10**more_digits + count) // (2 * count)
-    return Decimal(-rounded if unscaled < 0 else rounded)
+    quotients = [None if own is None else divided(int(own), count) for own, count in pairs]
+    return _scaled(pa.array(quotients, pa.decimal256(76, 0)), precision + 4, scale)

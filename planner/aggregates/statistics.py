@@ -45,7 +45,8 @@ def settle(view: IndexView, question: Question, row_groups: Ints, reads: IndexRe
         found[asked.column] = statistics
         is_settled &= statistics.known[row_groups]
         is_settled &= _can_settle(asked, asked.column in groups, statistics, row_groups)
-    chosen = row_groups[is_settled]
+    # A row group without rows has no group of rows.
+    chosen = row_groups[is_settled & (view.row_counts[row_groups] > 0)]
     return [_partial(question, found, chosen, view.row_counts[chosen])] if len(chosen) else [], is_settled
 
 

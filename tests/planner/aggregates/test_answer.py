@@ -2,21 +2,26 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+import planner
 from planner.aggregates.answer import answer
 from planner.aggregates.known_rows import KnownRows
+from planner.aggregates.partial import AggregateOverflowError
 from planner.aggregates.question import ask
 from planner.arrow.aggregate import EXACT_ROWS, Aggregated, aggregate_with_plan
 from planner.arrow.plan import plan_scan
 from planner.prune.gate import Limits
 from puffin_index import IndexDefinition, TableIndex
-from tests.conftest import open_catalog
+from tests.conftest import built, create_table, open_catalog
 from tests.planner.ten_rows import ROWS, build_index
 
 KINDS = [
@@ -154,3 +159,38 @@ def test_long_strings_come_whole(local_catalog: SqlCatalog, kind: str) -> None:
     for where, expected in ((None, (values[0], values[-1], 250)), (between, (values[41], values[59], 19))):
         found = aggregate_with_plan(index, where, "min(s), max(s), count(*)")
         assert (rows(found), found.row_groups_read) == ([expected], 0)
+
+
+def test_a_row_group_without_rows_has_no_group(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+    data = pa.table({"k": pa.array([n % 3 for n in range(30)], pa.int64()), "s": ["xyz"[n % 3] for n in range(30)]})
+    with pq.ParquetWriter(tmp_path / "f.parquet", data.schema) as writer:
+        for part in (data, data.slice(0, 0), data):
+            writer.write_table(part)
+    table = local_catalog.create_table("ns.t", data.schema)
+    table.add_files([(tmp_path / "f.parquet").as_uri()])
+    index = built(local_catalog, "ns.t", bsi=["k"], bitmap=["s"])
+
+    for by, expected in (("s", {"x": 20, "y": 20, "z": 20}), ("k", {0: 20, 1: 20, 2: 20})):
+        found = planner.aggregate(index, None, "count(*) AS n", by).to_pylist()
+        assert {group[by]: group["n"] for group in found} == expected
+    both = planner.aggregate(index, None, "count(*) AS n", ["s", "k"]).to_pylist()
+    assert sorted((group["s"], group["k"], group["n"]) for group in both) == [("x", 0, 20), ("y", 1, 20), ("z", 2, 20)]
+
+
+def test_averages_of_few_digits_are_rounded_as_spark_rounds_doubles(local_catalog: SqlCatalog) -> None:
+    values = [Decimal("0.07"), *[Decimal("0.00")] * 159]
+    create_table(local_catalog, "t", pa.table({"d": pa.array(values, pa.decimal128(7, 2))}), 50)
+    index = built(local_catalog, "ns.t", bsi=["d"])
+
+    # 0.0004375 as a double is a little less.
+    assert planner.aggregate(index, None, "avg(d) AS a").to_pylist() == [{"a": Decimal("0.000437")}]
+
+
+def test_an_average_fails_where_its_sum_does(local_catalog: SqlCatalog) -> None:
+    values = pa.array([Decimal("0.9")] * 2, pa.decimal128(38, 38))
+    create_table(local_catalog, "t", pa.table({"d": values}), 50)
+    index = built(local_catalog, "ns.t", bsi=["d"])
+
+    for asked in ("sum(d)", "avg(d)"):
+        with pytest.raises(AggregateOverflowError):
+            planner.aggregate(index, None, asked)

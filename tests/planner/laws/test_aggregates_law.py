@@ -152,7 +152,12 @@ def _average(column: str, values: Sequence[Any]) -> Any:
         return sum(values) / len(values)
     arrow = SCHEMA.field(column).type
     long = Context(200)
-    quotient = long.divide(_exact_sum(values), Decimal(len(values)))
+    total = _fitting(_exact_sum(values), min(38, arrow.precision + 10))
+    if arrow.precision + 4 <= 15:
+        # Spark divides few digits as doubles.
+        quotient = Decimal(repr(float(total.scaleb(arrow.scale)) / len(values) / 10.0**arrow.scale))
+    else:
+        quotient = long.divide(total, Decimal(len(values)))
     scale = min(38, arrow.scale + 4)
     return _fitting(quotient.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, long), min(38, arrow.precision + 4))
 
