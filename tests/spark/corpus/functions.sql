@@ -57,6 +57,7 @@ coalesce(small, -1) = -1;
 small % 100 = 7 IS NULL;
 NOT (small % 2 = 0);
 money div 0.00000000000000001 < 0;
+CAST(CONCAT(k % 24, ':00:00') AS TIMESTAMP) > current_date();
 money div -0.00000000000000001 > 0;
 k div 0.0000000000000001 < 0;
 (small % 2 = 0) <=> NULL;

@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.Objects;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.HigherOrderFunction;
@@ -23,6 +24,8 @@ import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.ObjectType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.TimestampType;
 import org.roaringbitmap.RoaringBitmap;
 
 /**
@@ -91,11 +94,16 @@ public final class ColumnFunction {
         // The variables of lambda functions are shared with the plan, which another thread may run.
         || expression instanceof HigherOrderFunction
         || !isBounded(expression)
+        // The text of a time without a date is one of today.
+        || (expression instanceof Cast cast
+            && cast.dataType() instanceof TimestampType
+            && cast.child().dataType() instanceof StringType)
         || !expression.getClass().getName().startsWith(SPARKS_EXPRESSIONS)) {
       return false;
     }
     if (expression instanceof StaticInvoke invoke) {
-      return isOfSpark(invoke.staticObject());
+      // Each call draws a vector, and Spark calls it deterministic.
+      return isOfSpark(invoke.staticObject()) && !invoke.functionName().equals("aesEncrypt");
     }
     return !(expression instanceof Invoke invoke
         && invoke.targetObject().dataType() instanceof ObjectType target
