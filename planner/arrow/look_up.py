@@ -159,6 +159,8 @@ class _Prepared:
             if one.column not in whole:
                 raise UnsupportedError(f"rows are looked up by whole columns, and {name} is a part of one")
         wanted = project(schema, columns)
+        if _PLACE in (field.name for field in wanted.fields):
+            raise KeysError(f"{_PLACE} is the place of a row's key; leave the column of that name out of `columns`")
         read = (*wanted.fields, *(whole[own.column] for own in asked.values()))
         projection = Schema(*{own.field_id: own for own in read}.values())
         return cls(

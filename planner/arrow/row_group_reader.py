@@ -148,8 +148,8 @@ class RowGroupReader:
     ) -> tuple[Ints | None, pa.Table]:
         rows = self._candidates(group, task)
         row_count = group.row_count if rows is None else len(rows)
-        # A table without columns has no length; a column of NULLs gives one.
-        tested = pa.table({"": pa.nulls(row_count)})
+        # A table without columns has no length; a column of NULLs gives one, with a name that no file has.
+        tested = pa.table({"\0": pa.nulls(row_count)})
         if self.residual is None or not row_count or (task.rows is not None and task.rows.exact):
             return rows, tested
         fields = columns.fields_of(self.residual.field_ids)

@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
+from planner.arrow.wanted_keys import KeysError
 from puffin_index import TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
@@ -121,3 +122,22 @@ def test_a_prepared_look_up_sees_new_rows_once_it_is_old(local_catalog: SqlCatal
     assert max(found) == 1
     assert fresh.get({"n": [9_003]}).num_rows == 1
     assert still.get({"n": [9_003]}).num_rows == 0
+
+
+def test_a_column_without_a_name_is_read(local_catalog: SqlCatalog) -> None:
+    table = pa.table({"": pa.array(range(100), pa.int64()), "b": pa.array([n % 7 for n in range(100)], pa.int64())})
+    create_table(local_catalog, "t", table, 30, compression="none")
+    index = built(local_catalog, "ns.t", bitmap=["b"])
+
+    assert planner.scan(index).read_all()[""].to_pylist() == [*range(100)]
+    assert planner.scan(index, "b = 3").read_all()[""].to_pylist() == [*range(3, 100, 7)]
+    assert planner.get(index, {"b": [3]})[""].to_pylist() == [*range(3, 100, 7)]
+
+
+def test_a_column_that_has_the_name_of_the_place_is_left_out_or_an_error(local_catalog: SqlCatalog) -> None:
+    create_table(local_catalog, "t", pa.table({"id": [3, 4], "_key": ["a", "b"]}), 30)
+    index = built(local_catalog, "ns.t", bitmap=["id"])
+
+    assert planner.get(index, {"id": [4, 3]}, ["id"]).to_pylist() == [{"_key": 0, "id": 4}, {"_key": 1, "id": 3}]
+    with pytest.raises(KeysError, match="_key is the place"):
+        planner.get(index, {"id": [4]})
