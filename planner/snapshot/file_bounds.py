@@ -25,13 +25,7 @@ from puffin_index.keys.values import key_of, unscaled_of, wide_decimal_key
 from puffin_index.storage.arrays import Flags
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_FORMS: Final = {
-    "int": ("<i4",),
-    "date": ("<i4",),
-    "long": ("<i4", "<i8"),
-    "float": ("<f4",),
-    "double": ("<f4", "<f8"),
-}
+_FORMS: Final = {"int": ("<i4",), "date": ("<i4",), "long": ("<i4", "<i8"), "float": ("<f4",), "double": ("<f4", "<f8")}
 """How bounds are stored; those of a promoted column as those of its old type. Other types have `<i8`."""
 _REPLACED: Final = (b"\xef\xbf\xbd", b"\xef\xbf\xbe")
 """What writers put into a bound or a partition value for bytes that are no text; with 1 added, in an upper bound."""

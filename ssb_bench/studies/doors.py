@@ -25,7 +25,7 @@ from ssb_bench.data.layout import NAMESPACE, BenchError
 from ssb_bench.spark_runs.bench import EXPECTED, Bench, Seen, Task
 from ssb_bench.spark_runs.load import RANGED_COLUMNS, require_load
 from ssb_bench.spark_runs.measure import Answer, hooked
-from ssb_bench.spark_runs.session import CATALOG, LOG_OPTION, with_jars
+from ssb_bench.spark_runs.session import CATALOG, with_jars
 from ssb_bench.stores.server import free_port, tell, wait_for
 from ssb_bench.studies.run import fit_queries
 from ssb_bench.studies.systems import SYSTEMS, WorkerProcess, open_systems
@@ -39,9 +39,7 @@ _HOSTS: Final = ("spark.hadoop.hive.server2.thrift.bind.host", "spark.connect.gr
 _PORTS: Final = ("spark.hadoop.hive.server2.thrift.port", "spark.connect.grpc.binding.port")
 _SHARED: Final = re.compile(r"spark\.(sql|scheduler|executorEnv|jars$|master|ui|driver\.(memory|host|bindAddress))")
 _END: Final = re.compile(r"(?:Time taken: |(?:selected|affected) \()([\d.]+) seconds|^Error: |^\[[A-Z_.]+\] ")
-_ONE, _READY = re.compile("^1$"), re.compile("ready .* ms after its start")
 _SLOWER: Final = 1.1
-_START_SECONDS: Final = 0.3
 _KEYS: Final = 300
 _LOOK_UP_ROUNDS: Final = 5
 _LOOK_UP: Final = {"seconds": 0.003, "99th of 100 seconds": 0.010, "two threads seconds": 1 / 300}
@@ -55,9 +53,8 @@ def measure(
     *,
     repeats: Annotated[int, "Measured executions of each query through each door."] = 20,
     warm_ups: Annotated[int, "Executions of each query through each door that warm up."] = 100,
-    starts: Annotated[int, "Starts of `spark-sql` without the plugin, and with it."] = 5,
 ) -> None:
-    """Query through each door of Spark, start the plugin, look rows up by key; exit 1 if an answer is wrong."""
+    """Query through each door of Spark, and look rows up by key; exit 1 if an answer is wrong."""
     bench.note("table", **require_load(bench.layout).facts)
     _measure_look_ups(bench)
     home = bench.layout.root / "doors"
@@ -92,12 +89,6 @@ def measure(
                     bench.compare(tasks, repeats=repeats, warm_ups=warm_ups * (len(queries) + 1) // len(asked))
             except EXPECTED as error:
                 bench.troubles.append(f"{door}: {error}")
-        started = {
-            "without plugin": partial(_start, home, settings, {_ONE}),
-            "with plugin": partial(_start, home, with_plugin, {_ONE, _READY}),
-        }
-        start = Task("start of spark-sql", started, limit=lambda seconds: seconds + _START_SECONDS)
-        bench.compare([start], repeats=starts, warm_ups=0)
 
 
 def _ask(ask: Ask, sql: str) -> Seen:
@@ -177,19 +168,6 @@ def _lines(program: subprocess.Popen[str], statement: str) -> Iterator[str]:
     for line in tell(program, f"{statement};"):  # noqa: UP028 # `yield from` would close the stream with the generator
         yield line
     raise BenchError(f"ended at {statement}")
-
-
-def _start(home: Path, settings: Mapping[str, str], sought: set[re.Pattern[str]]) -> Seen:
-    """Start `spark-sql`, with a log that says when the plugin is ready, until it has answered and is ready."""
-    times: dict[re.Pattern[str], float] = {}
-    started = time.perf_counter()
-    with _running("spark-sql", home, {**settings, "spark.driver.extraJavaOptions": LOG_OPTION}) as program:
-        for line in _lines(program, "SELECT 1"):
-            for seen in [pattern for pattern in sought - times.keys() if pattern.search(line)]:
-                times[seen] = time.perf_counter() - started
-            if times.keys() == sought:
-                break
-    return Seen(1, {"plugin ready seconds": times[_READY]} if _READY in sought else {}, times[_ONE])
 
 
 def _measure_look_ups(bench: Bench) -> None:
