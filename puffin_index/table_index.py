@@ -330,7 +330,6 @@ class TableIndex(Described):
         self.refresh()
         return export_indexes(self.data_table, self.index_table, self.columns, data_file, row_group)
 
-    @property
     def _kept(self) -> dict[FieldKind, Options]:
         """The indexes to keep, with their options; also indexes of columns that only older snapshots have."""
         return index_definition.stored_kinds(self._stored) | index_definition.indexes_of(self.columns)

@@ -11,11 +11,11 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration such as `3d`, `12h`, `30m` or `0s`, or raise UnsupportedError if the text is no duration."""
+    """Read a duration such as `3d`, `12h`, `30m` or `0s`, a century at most, or raise UnsupportedError."""
     parts = _DURATION.fullmatch(text.strip().lower())
     if parts is None:
         raise UnsupportedError(f"{text!r} is not a duration such as 3d, 12h, 30m or 0s")
-    return timedelta(**{_UNITS[parts[2]]: int(parts[1])})
+    return min(timedelta(**{_UNITS[parts[2]]: min(int(parts[1]), 10**8)}), timedelta(days=36_500))
 
 
 def parse_size(text: str) -> int:

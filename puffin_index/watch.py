@@ -39,8 +39,8 @@ _POLL_SECONDS = 0.05
 
 _log = logging.getLogger(__name__)
 
-_State: TypeAlias = tuple[str, int | None, str]
-"""Data table, snapshot and definition: while these stay the same, a pass has nothing to do."""
+_State: TypeAlias = tuple[str, str, int | None, str]
+"""Data table, index table, snapshot and definition: while these stay the same, a pass has nothing to do."""
 
 
 @dataclass(slots=True)
@@ -124,7 +124,8 @@ class Watch:
         snapshot = self.scope.find_snapshot(index.data_table)
         definition = "; ".join(repr(column) for column in index.columns)
         snapshot_id = snapshot.snapshot_id if snapshot else None
-        state = str(index.data_table.metadata.table_uuid), snapshot_id, definition
+        data_table, index_table = (str(one.metadata.table_uuid) for one in (index.data_table, index.index_table))
+        state = data_table, index_table, snapshot_id, definition
         if state == self._done or self._stopped.is_set():
             return False
         scope = replace(self.scope, without=frozenset[str]().union(*self._long_builds.values()))

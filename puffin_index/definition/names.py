@@ -39,6 +39,11 @@ class StoredDefinition:
     from_properties: tuple[ResolvedColumn, ...] = ()
 
     @property
+    def kinds(self) -> frozenset[FieldKind]:
+        """All indexes, those of properties included."""
+        return frozenset(self._columns())
+
+    @property
     def all_names(self) -> tuple[NamedIndex, ...]:
         """The given names in the order of their creation, then the derived ones in the order of field ids."""
         columns = self._columns()

@@ -18,7 +18,7 @@ from pyiceberg.table import Table, Transaction
 from puffin_index.data.column_source import FieldSource, Reading, reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity, refresh_table, retained_files
 from puffin_index.data.row_groups import INDEXED_FORMATS
-from puffin_index.definition.index_definition import ResolvedColumn, read_properties, stored_kinds, without_indexes
+from puffin_index.definition.index_definition import ResolvedColumn, read_properties, without_indexes
 from puffin_index.definition.names import StoredDefinition
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table.commit import LOCK_SECONDS, commit
@@ -29,6 +29,7 @@ from puffin_index.segments.directory import is_statistics, statistics_key
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT
 from puffin_index.segments.source_segment import IndexedFile, Part, SourceSegment, read_source
 from puffin_index.storage.arrays import cut_in_order
+from puffin_index.storage.files import most_open_files
 
 _SOURCE = ["field_id", "source"]
 
@@ -68,9 +69,9 @@ def entry_files(entries: pa.Table) -> Iterator[FileIdentity]:
     yield from zip(*(entries[name].to_pylist() for name in names), strict=True)
 
 
-def entry_segments(entries: pa.Table) -> list[tuple[str, str]]:
+def entry_segments(entries: pa.Table) -> list[tuple[FileIdentity, str]]:
     """Return the data file and the segment of each entry."""
-    return list(zip(entries["data_file"].to_pylist(), entries["segment"].to_pylist(), strict=True))
+    return list(zip(entry_files(entries), entries["segment"].to_pylist(), strict=True))
 
 
 def indexed_files(entries: pa.Table) -> list[IndexedFile]:
@@ -135,15 +136,18 @@ def live_entries(entries: pa.Table, retained: Collection[FileIdentity], wanted: 
     return with_kinds(entries, kept)
 
 
-def needed_entries(data_table: Table, index_table: Table, wanted: Collection[FieldKind], entries: pa.Table) -> pa.Table:
+def needed_entries(
+    data_table: Table, index_table: Table, wanted: Callable[[], Collection[FieldKind]], entries: pa.Table
+) -> pa.Table:
     """Leave out what nothing needs, or raise NotFoundError if the data table is gone or was replaced.
 
-    The data table is loaded after the entries were read, so that files added meanwhile count as retained.
+    The data table is loaded after the entries were read, so that files added meanwhile count as retained. `wanted` is
+    asked after that, as the definition may have changed as well.
     """
     refresh_table(data_table)
     if not is_bound_to(index_table, str(data_table.metadata.table_uuid)):
         raise NotFoundError(f"the index of {'.'.join(data_table.name())} belongs to an earlier table of that name")
-    return live_entries(readable_entries(entries, reading_of(data_table)), retained_files(data_table), wanted)
+    return live_entries(readable_entries(entries, reading_of(data_table)), retained_files(data_table), wanted())
 
 
 def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:
@@ -159,12 +163,15 @@ def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:
 def append_entries(index_table: Table, new: pa.Table, reading: Reading, lock_seconds: float = LOCK_SECONDS) -> pa.Table:
     """Add entries (of `entries_of`), except indexes that another builder has added meanwhile; return those added.
 
-    The same commit drops entries that scans of the data table can no longer use.
+    The same commit drops entries that scans of the data table can no longer use. Entries that are there already count
+    as added: they are those of a commit of which the catalog did not say whether it succeeded.
     """
 
     def attempt() -> pa.Table:
         every = read_entries(index_table)
         entries = readable_entries(every, reading)
+        known = set(entry_segments(entries))
+        added_before = new.filter(pa.array([pair in known for pair in entry_segments(new)], pa.bool_()))
         found = indexed_kinds(entries, set(entry_files(new)))
         of_files = zip(entry_files(new), field_kinds(new), strict=True)
         added = with_kinds(new, [kinds - found.get(file, set()) for file, kinds in of_files])
@@ -175,7 +182,7 @@ def append_entries(index_table: Table, new: pa.Table, reading: Reading, lock_sec
             with index_table.transaction() as transaction:
                 transaction.append(added)
                 name_files(index_table, transaction)
-        return added
+        return pa.concat_tables([added_before, added])
 
     return commit(index_table, attempt, lock_seconds)
 
@@ -228,7 +235,7 @@ def change_definition(
     def attempt() -> frozenset[FieldKind]:
         stored = stored_definition(data_table, index_table)
         changed = change(stored)
-        gone = frozenset(stored_kinds(stored.definition).keys() - stored_kinds(changed.definition).keys())
+        gone = stored.kinds - changed.kinds
         left: pa.Table | None = None
         if gone:
             entries = read_entries(index_table)
@@ -299,7 +306,8 @@ def find_missing(
     found = indexed_kinds(entries, {file.identity for file in live})
     needs: list[tuple[DataFile, tuple[ResolvedColumn, ...]]] = []
     unsupported: list[DataFile] = []
-    for file in sorted(live, key=lambda file: file.path):
+    # A snapshot may have a data file twice.
+    for file in sorted({file.identity: file for file in live}.values(), key=lambda file: file.identity):
         need = without_indexes(columns, found.get(file.identity, set()))
         if not need or not file.record_count:
             continue
@@ -324,10 +332,11 @@ def _cut(
     rows_for_parallelism = max(4_000_000 if parallelism == 1 else 1_000_000, rows // max(1, 2 * parallelism))
     rows_per_batch = min(target_bytes // bytes_per_row, rows_for_parallelism)
 
-    def sizes(file: DataFile) -> tuple[int, int]:
-        return file.record_count, file.record_count + ROW_SPACE_ALIGNMENT * max(1, len(file.split_offsets))
+    def sizes(file: DataFile) -> tuple[int, int, int]:
+        return file.record_count, file.record_count + ROW_SPACE_ALIGNMENT * max(1, len(file.split_offsets)), 1
 
-    return [FileBatch(tuple(some), columns) for some in cut_in_order(files, sizes, (rows_per_batch, ROW_SPACE))]
+    limits = (rows_per_batch, ROW_SPACE, most_open_files())
+    return [FileBatch(tuple(some), columns) for some in cut_in_order(files, sizes, limits)]
 
 
 def segment_sizes(entries: pa.Table) -> dict[str, int]:

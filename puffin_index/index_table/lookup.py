@@ -3,7 +3,7 @@
 import logging
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError, ValidationError
 from pyiceberg.table import Table
 
 from puffin_index.errors import NotFoundError, PuffinIndexError
@@ -52,7 +52,7 @@ def load_left_behind(catalog: Catalog, index_name: TableName, data_uuid: str) ->
     owner = TableName((*index_name.namespace, index_name[-1].removesuffix(catalogue.SUFFIX)))
     try:
         is_owned = str(catalog.load_table(owner).metadata.table_uuid) == data_uuid
-    except NoSuchTableError:
+    except (NoSuchTableError, ValidationError, FileNotFoundError):
         is_owned = False
     return None if is_owned else index_table
 

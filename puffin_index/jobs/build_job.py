@@ -17,8 +17,9 @@ from puffin_index.data.data_table import DataFile, refresh_table
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.display import Cell, Described, Report, format_bytes, share_of
 from puffin_index.errors import BuildError, NotFoundError
+from puffin_index.index_table import entries as index_rows
 from puffin_index.index_table.commit import LOCK_SECONDS, is_locked, set_properties, while_locked
-from puffin_index.index_table.entries import FileBatch, Missing, append_entries, find_missing, readable_entries
+from puffin_index.index_table.entries import FileBatch, Missing, find_missing
 from puffin_index.index_table.open_catalog import CATALOG_ERRORS
 from puffin_index.index_table.status import WHOLE_TABLE, BuildScope
 from puffin_index.index_table.table import entries_of, is_bound_to, read_entries, segments_folder
@@ -109,7 +110,7 @@ def build(
     missing = find_missing(
         scope.list_data_files(data_table),
         columns,
-        readable_entries(read_entries(index_table), reading_of(data_table)),
+        index_rows.readable_entries(read_entries(index_table), reading_of(data_table)),
         engine.parallelism,
         max_files=scope.max_files,
     )
@@ -256,13 +257,13 @@ class _Committer:
             return []
         self._check_data_table()
         with self.segments.committing(segment.location for segment in segments):
-            added = append_entries(
+            added = index_rows.append_entries(
                 self.index_table, entries_of(segments), reading_of(self.data_table), self.lock_seconds
             )
-        pairs = set(zip(added["segment"].to_pylist(), added["data_file"].to_pylist(), strict=True))
+        pairs = set(index_rows.entry_segments(added))
         kept: list[Segment] = []
         for segment in segments:
-            covered = tuple(file for file in segment.covered if (segment.location, file.file.path) in pairs)
+            covered = tuple(file for file in segment.covered if (file.file.identity, segment.location) in pairs)
             if covered:
                 kept.append(replace(segment, covered=covered))
             else:

@@ -6,7 +6,8 @@ still has the entries it was copied from. The old segments are left to `expire`.
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -14,6 +15,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyiceberg.table import Table
 
+from puffin_index.data.data_table import FileIdentity
 from puffin_index.display import Cell, Described, Report, format_bytes
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.index_table import entries as index_rows
@@ -35,6 +37,8 @@ FEWEST_SMALL = 8
 """The fewest small segments that make an automatic compaction due: fewer would rewrite the same bytes over and over."""
 
 _SMALL_SHARE = 0.5
+_MOST_READ = 4
+"""A merge holds the segments that it copies from, dead parts included: at most this many times the target size."""
 _log = logging.getLogger(__name__)
 
 Shape: TypeAlias = tuple[tuple[int, str, str], ...]
@@ -69,20 +73,21 @@ class CompactReport(Described):
 def compact(
     data_table: Table,
     index_table: Table,
-    wanted: Mapping[FieldKind, Options],
+    wanted: Callable[[], Mapping[FieldKind, Options]],
     target_bytes: int = index_rows.TARGET_SEGMENT_BYTES,
     *,
     most_bytes: int | None = None,
 ) -> CompactReport:
     """Rewrite small segments, and segments with few live bytes, as segments of the target size.
 
-    Segments are small up to `most_bytes` (0: none is), by default up to half of the target size. `wanted` has the
+    Segments are small up to `most_bytes` (0: none is), by default up to half of the target size. `wanted` tells the
     definition's options. Raises NotFoundError if the data table is gone or was replaced.
     """
     started = time.monotonic()
     entries = index_rows.replace_entries(
         index_table, partial(index_rows.needed_entries, data_table, index_table, wanted)
     )
+    options = wanted()
     small_bytes = _SMALL_SHARE * target_bytes if most_bytes is None else most_bytes
     bins, sources, skipped = _plan(index_table, entries, target_bytes, small_bytes)
     made: list[Segment] = []
@@ -91,7 +96,7 @@ def compact(
         while left:
             files = left.pop(0)
             try:
-                written = write_merged(files, sources, wanted, index_table.io, segments.new_location())
+                written = write_merged(files, sources, options, index_table.io, segments.new_location())
             except (CorruptFileError, UnsupportedError, NotFoundError) as error:
                 origins = frozenset(origin for file in files for origin in file.origins)
                 # An error that names no segment is one of all segments.
@@ -211,27 +216,30 @@ def _shape(file: IndexedFile, sources: Mapping[str, SourceSegment]) -> Shape | N
 def _cut(
     files: Sequence[IndexedFile], sources: Mapping[str, SourceSegment], target_bytes: int
 ) -> list[list[IndexedFile]]:
-    def sizes(file: IndexedFile) -> tuple[int, int]:
+    sharing = Counter(origin for file in files for origin in file.origins)
+
+    def sizes(file: IndexedFile) -> tuple[int, int, int]:
         live = (
             sources[part.segment].live_bytes(key, part.first_row_group, len(file.row_counts))
             for key, part in file.parts.items()
         )
-        return sum(live), sum(file.row_counts) + ROW_SPACE_ALIGNMENT * len(file.row_counts)
+        read = sum(sources[origin].size // sharing[origin] for origin in file.origins)
+        return sum(live), sum(file.row_counts) + ROW_SPACE_ALIGNMENT * len(file.row_counts), read
 
-    return cut_in_order(files, sizes, (target_bytes, index_rows.ROW_SPACE))
+    return cut_in_order(files, sizes, (target_bytes, index_rows.ROW_SPACE, _MOST_READ * target_bytes))
 
 
 def _commit(index_table: Table, files: Sequence[IndexedFile], segment: Segment) -> Segment:
     """Commit one segment; return the segment with the files that have moved to it."""
-    moved: set[str] = set()
+    moved: set[FileIdentity] = set()
 
     def change(entries: pa.Table) -> pa.Table:
         rows = index_rows.entry_segments(entries)
         present = set(rows)
-        still = [file for file in files if all((file.file.path, origin) in present for origin in file.origins)]
+        still = [file for file in files if all((file.file.identity, origin) in present for origin in file.origins)]
         moved.clear()
-        moved.update(file.file.path for file in still)
-        replaced = {(file.file.path, origin) for file in still for origin in file.origins}
+        moved.update(file.file.identity for file in still)
+        replaced = {(file.file.identity, origin) for file in still for origin in file.origins}
         kept = entries.filter(pa.array([row not in replaced for row in rows], pa.bool_()))
         return pa.concat_tables([kept, entries_of([_covering(segment, moved)])]) if still else entries
 
@@ -242,5 +250,5 @@ def _commit(index_table: Table, files: Sequence[IndexedFile], segment: Segment) 
     return _covering(segment, moved)
 
 
-def _covering(segment: Segment, paths: Collection[str]) -> Segment:
-    return replace(segment, covered=tuple(file for file in segment.covered if file.file.path in paths))
+def _covering(segment: Segment, files: Collection[FileIdentity]) -> Segment:
+    return replace(segment, covered=tuple(file for file in segment.covered if file.file.identity in files))

@@ -5,7 +5,7 @@ the index table is read, so that every listed file of a commit made meanwhile co
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -65,7 +65,7 @@ class ExpireReport(Described):
 def expire(
     data_table: Table,
     index_table: Table,
-    wanted: Mapping[FieldKind, Options],
+    wanted: Callable[[], Mapping[FieldKind, Options]],
     older_than: timedelta = DEFAULT_GRACE,
     *,
     dry_run: bool = False,
@@ -76,8 +76,8 @@ def expire(
     Committed segments without a live entry are deleted at once. Files that no commit names are deleted once they are
     older than `older_than`; with 0, no build may run at the same time. Snapshots of the index table expire, with their
     files, once they have been superseded for `SNAPSHOT_GRACE`: each load and commit takes all of them along. Commits
-    delete old metadata files themselves. With `for_readers`, segments of the other snapshots stay, as queries may know
-    them. `wanted` has the definition's indexes and options. Raises NotFoundError if the data table is gone or replaced.
+    delete old metadata files themselves. With `for_readers`, segments of other snapshots stay: queries may know them.
+    `wanted` tells the definition's indexes and options. Raises NotFoundError if the data table is gone or replaced.
     """
     started = time.monotonic()
     now = datetime.now(UTC)

@@ -6,6 +6,7 @@ A new one gets a location that no other table ever has, so that every file below
 import logging
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 
 from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog, MetastoreCatalog
@@ -16,6 +17,7 @@ from requests.exceptions import RequestException
 from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError
 from puffin_index.index_table import stored_files, table as catalogue
 from puffin_index.index_table.commit import set_properties
+from puffin_index.index_table.entries import change_definition
 from puffin_index.index_table.lookup import find_index_table, following_hint
 from puffin_index.index_table.table import TableName
 from puffin_index.jobs.drop import drop_index_table
@@ -32,7 +34,8 @@ def define_index_table(catalog: Catalog, data_table: Table, definition: str) -> 
     Raises PuffinIndexError if this is impossible.
     """
     index_table = ensure_index_table(catalog, data_table, definition)
-    set_properties(index_table, {catalogue.PROPERTY_DEFINITION: definition})
+    if index_table.properties[catalogue.PROPERTY_DEFINITION] != definition:
+        change_definition(data_table, index_table, lambda stored: replace(stored, definition=definition))
     return index_table
 
 
@@ -99,7 +102,7 @@ def _find_table(catalog: Catalog, namespace: tuple[str, ...], table_uuid: str) -
         if name[-1].endswith(catalogue.SUFFIX):
             continue
         # A table that PyIceberg cannot read, such as one with a VARIANT column, cannot have an index either.
-        with suppress(exceptions.NoSuchTableError, exceptions.ValidationError, OSError):
+        with suppress(exceptions.NoSuchTableError, exceptions.ValidationError, FileNotFoundError):
             if str(catalog.load_table(name).metadata.table_uuid) == table_uuid:
                 return name
     return None

@@ -273,9 +273,9 @@ def drop_bad_entries(index_table: Table, findings: Sequence[Finding]) -> int:
 
     def change(entries: pa.Table) -> pa.Table:
         rows = index_rows.entry_segments(entries)
-        is_good = [path not in bad and segment not in bad for path, segment in rows]
+        is_good = [path not in bad and segment not in bad for (path, *_), segment in rows]
         dropped.clear()
-        dropped.update(path for (path, _), good in zip(rows, is_good, strict=True) if not good)
+        dropped.update(path for ((path, *_), _), good in zip(rows, is_good, strict=True) if not good)
         return entries.filter(pa.array(is_good, pa.bool_()))
 
     index_rows.replace_entries(index_table, change)

@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index import BuildHandle, BuildReport, IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
-from puffin_index.errors import BuildError
+from puffin_index.errors import BuildError, NotFoundError
 from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES
 from puffin_index.index_table.status import BuildScope
 from puffin_index.jobs.build_job import ProgressListener
@@ -253,3 +253,32 @@ def test_expiry_goes_on_beside_passes(
     compacting.may_compact.set()
 
     assert wait_for(lambda: caplog.text.count("expired table=ns.t") > 1, DEADLINE_SECONDS)
+
+
+def test_an_index_that_is_dropped_and_defined_again_is_built_again(
+    local_catalog: SqlCatalog, index: TableIndex
+) -> None:
+    definition = IndexDefinition.of(bsi=["k"])
+    index.build(workers=1)
+    running = Watch(
+        lambda: TableIndex.create(local_catalog, "ns.t", definition),
+        lambda found, scope: found.build_async(workers=1, scope=scope),
+        0.05,
+        upkeep=False,
+    )
+    with ThreadPoolExecutor(1) as threads:
+        ended = threads.submit(running.run)
+        try:
+            time.sleep(1)
+            index.drop()
+            assert wait_for(lambda: is_indexed(local_catalog), DEADLINE_SECONDS)
+        finally:
+            running.stop()
+        ended.result()
+
+
+def is_indexed(catalog: SqlCatalog) -> bool:
+    try:
+        return TableIndex.open(catalog, "ns.t").status().indexed_data_files == 1
+    except NotFoundError:
+        return False

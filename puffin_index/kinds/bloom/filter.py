@@ -74,7 +74,7 @@ def filter_shape(items: int, fpp: float) -> tuple[int, int]:
     """Return the number of bits of a filter, and of bits that a key sets, by the formulas of seed 002."""
     needed = int(min(-items * math.log(fpp) / math.log(2) ** 2, MAXIMUM_BITS - 8))
     bits = needed + 8 - needed % 8
-    return bits, max(1, math.floor(bits / items * math.log(2) + 0.5))
+    return bits, min(max(1, math.floor(bits / items * math.log(2) + 0.5)), MAXIMUM_BITS_A_KEY)
 
 
 def grid_bits(bits: int) -> int:

@@ -41,6 +41,7 @@ def test_aggregates_count_both(local_catalog: SqlCatalog, tmp_path: Path, delete
     commit_file(table, path, Record(), 0, with_offsets=True)
     index = built(local_catalog, "ns.t", bitmap=["k", "s"], bsi=["k"])
 
+    assert index.verify(None).findings == ()
     once = [(row % 3, "ab"[row % 2]) for row in range(ROWS)]
     rows = [*(row for row in once if row[0] != deleted), *once]
     numbers = [k for k, _ in rows]

@@ -148,3 +148,14 @@ def test_a_renamed_column_is_a_warning_for_properties_alone(local_catalog: SqlCa
     assert kinds_of(index) == {"title": {"bitmap": {}}}
     assert len(report.warnings) == 1
     assert "there is no column 'id'; the table has: number, title" in report.warnings[0]
+
+
+def test_an_index_of_both_stays_with_its_entries_when_one_is_removed(local_catalog: SqlCatalog, table: Table) -> None:
+    set_properties(table, {"file-index.bitmap.columns": "id"})
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["id", "name"]))
+    index.build(workers=1)
+
+    index.remove_kinds(IndexDefinition.of(bitmap=["id"]))
+
+    assert kinds_of(index) == {"id": {"bitmap": {}}, "name": {"bitmap": {}}}
+    assert index.status().indexed_data_files == 1

@@ -4,14 +4,22 @@ import math
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import NestedField
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES
 from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.compact import FEWEST_SMALL, due_bytes
+from puffin_index.segments.rewrite import write_merged
 from tests.conftest import amount, built
+from tests.planner.laws.imported_files import StoredField, commit_file, write_parquet
 from tests.puffin_index import faulty_io, indexed_table
 
 
@@ -132,3 +140,48 @@ def test_segments_of_a_stream_stay_few_and_are_rewritten_a_few_times(sizes: list
 
     # Eight of a stream become one, and each further time at least doubles it.
     assert rewritten <= sum(sizes) * math.log2(len(sizes))
+
+
+def test_a_merge_holds_few_dead_bytes(local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twenty segments of a large and a small data file each, only the small ones are left."""
+    table = indexed_table.make_table(local_catalog)
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
+    for seed in range(20):
+        table.append(indexed_table.rows(seed, 5_000))
+        table.append(indexed_table.rows(seed, 10).set_column(2, "b", pa.array([77] * 10, pa.int64())))
+        index.build(workers=1)
+    table.delete("b != 77")
+    indexed_table.forget_history(index)
+    read: list[int] = []
+    monkeypatch.setattr(
+        "puffin_index.jobs.compact.write_merged",
+        lambda files, sources, *more: (
+            read.append(sum(sources[name].size for name in {origin for file in files for origin in file.origins}))
+            or write_merged(files, sources, *more)
+        ),
+    )
+    target = max(read_entries(index.index_table)["segment_size_in_bytes"].to_pylist())
+
+    index.compact(target)
+
+    assert max(read) <= 4 * target
+    assert 5 <= len(read) == len(indexed_table.named_segments(index)) < 20
+    indexed_table.check_queries(index)
+
+
+def test_a_data_file_in_two_partitions_keeps_both_indexes(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "k", "long"), NestedField(2, "n", "long"), NestedField(3, "p", "string"))
+    spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "by_p"))
+    table, path = local_catalog.create_table("ns.t", schema, partition_spec=spec), tmp_path / "f.parquet"
+    numbers = [StoredField(name, [*range(10)], pa.int64(), at) for at, name in ((1, "k"), (2, "n"))]
+    write_parquet(path, numbers, 4, statistics=True)
+    for value in ("x", "y"):
+        commit_file(table, path.as_uri(), Record(value), 0, with_offsets=True)
+    index = built(local_catalog, "ns.t", bitmap=["k"])
+    index.add_kinds(IndexDefinition.of(bitmap=["n"]))
+    index.build(workers=1)
+
+    index.compact(1)
+
+    assert index.status().indexed_data_files == 2
+    assert index.verify(None).findings == ()

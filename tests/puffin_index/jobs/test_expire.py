@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import FileIO
 
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
@@ -15,8 +16,11 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError
+from puffin_index.index_table import stored_files
 from puffin_index.index_table.entries import field_kinds
+from puffin_index.index_table.stored_files import StoredFile
 from puffin_index.index_table.table import read_entries
+from puffin_index.units import parse_duration
 from tests.planner.plan_files import plan_files
 from tests.puffin_index import indexed_table
 
@@ -181,3 +185,29 @@ def test_a_table_that_is_gone_or_another_is_refused(local_catalog: SqlCatalog) -
     with pytest.raises(NotFoundError):
         index.expire()
     assert len(indexed_table.segment_files(index)) == 1
+
+
+def test_an_index_that_is_defined_and_built_meanwhile_stays(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = indexed_table.indexed(local_catalog, 2, IndexDefinition.of(bitmap=["k", "b"], bsi=["k"]))
+    other, listed = TableIndex.open(local_catalog, "ns.t"), stored_files.list_stored_files
+
+    def define_first(io: FileIO, location: str) -> list[StoredFile]:
+        monkeypatch.undo()
+        other.add_kinds(IndexDefinition.of(bloom=["s"]))
+        assert other.build(workers=1).files == 2
+        return listed(io, location)
+
+    monkeypatch.setattr(stored_files, "list_stored_files", define_first)
+    index.expire()
+
+    assert index.status().indexed_data_files == 2
+    indexed_table.check_index(index)
+
+
+def test_a_long_time_is_no_error(local_catalog: SqlCatalog) -> None:
+    index = indexed_table.indexed(local_catalog, 1)
+
+    for text in ("999999d", "9999999999d", "9" * 30 + "s"):
+        assert index.expire(parse_duration(text)).segments == 0

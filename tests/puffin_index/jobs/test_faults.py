@@ -5,18 +5,23 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.update import AddSnapshotUpdate
 from sqlalchemy.exc import OperationalError
 
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
 from puffin_index.index_table.commit import while_locked
 from puffin_index.index_table.stored_files import committed_segments
 from puffin_index.jobs import build_job
 from puffin_index.jobs.build_job import BuildProgress
-from tests.conftest import amount, catalog_in
+from tests.conftest import amount, catalog_in, create_table
 from tests.puffin_index import faulty_io, indexed_table
 from tests.puffin_index.jobs.upkeep_child import Child
 from tests.shell import Shell
@@ -204,3 +209,53 @@ def test_the_command_waits_as_long_as_told(local_catalog: SqlCatalog, tmp_path: 
     assert result.exit_code == 1
     assert "locked" in result.output
     indexed_table.check_recovery(index)
+
+
+def test_a_commit_of_which_nobody_knows_the_outcome_is_not_undone(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = indexed_table.indexed(local_catalog, 1)
+    index.data_table.append(indexed_table.rows(1))
+    index.refresh()
+    commit, lost = local_catalog.commit_table, []
+
+    def answer_once_no_more(table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        response = commit(table, requirements, updates)
+        if not lost and any(isinstance(update, AddSnapshotUpdate) for update in updates):
+            lost.append(table.name())
+            raise CommitStateUnknownException("no answer came")
+        return response
+
+    monkeypatch.setattr(local_catalog, "commit_table", answer_once_no_more)
+    monkeypatch.setattr(build_job, "COMMIT_INTERVAL_SECONDS", 0.0)
+    with pytest.raises(CommitStateUnknownException):
+        index.build(workers=1)
+
+    assert lost == [index.index_table.name()]
+    assert indexed_table.segment_files(index) == indexed_table.named_segments(index)
+    assert index.status().indexed_data_files == 2
+    indexed_table.check_index(index)
+
+
+def test_a_segment_is_of_no_more_files_than_a_process_may_open(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = indexed_table.indexed(local_catalog, 0)
+    for seed in range(7):
+        index.data_table.append(indexed_table.rows(seed))
+    monkeypatch.setattr("puffin_index.index_table.entries.most_open_files", lambda: 3)
+
+    assert index.build(workers=1).segments == 3
+    indexed_table.check_index(index)
+
+
+def test_a_file_whose_column_names_are_no_text_is_left_out(local_catalog: SqlCatalog) -> None:
+    create_table(local_catalog, "t", pa.table({"k": [1, 2], "other": [3, 4]}), 10)
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["k"]))
+    (file,) = list_data_files(index.data_table)
+    path = Path(file.path.removeprefix("file://"))
+    path.write_bytes(path.read_bytes().replace(b"other", b"oth\xff\xfe"))
+
+    report = index.build(workers=1)
+
+    assert [skipped.path for skipped in report.skipped] == [file.path]

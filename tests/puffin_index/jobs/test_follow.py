@@ -1,13 +1,16 @@
 """A renamed table keeps its index: found by UUID whatever it is called, renamed by `follow` and `create`."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Identifier
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.table import Table
 
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.definition.names import StoredDefinition
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table.table import PROPERTY_DATA_TABLE
 from puffin_index.jobs.drop import drop_index
@@ -133,3 +136,58 @@ def test_a_catalog_that_does_not_rename_loses_nothing(
     assert index.build(workers=1).files == 1
     check_index(index)
     fixed.close()
+
+
+def test_an_index_stays_while_its_table_cannot_be_read(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, load = renamed(local_catalog), local_catalog.load_table
+    local_catalog.create_table("ns.t", rows(0).schema, location=first.data_table.location() + "-new")
+
+    def load_others(identifier: str | Identifier) -> Table:
+        if tuple(identifier) == ("ns", "h"):
+            raise OSError("the store does not answer")
+        return load(identifier)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local_catalog, "load_table", load_others)
+        with pytest.raises(OSError, match="does not answer"):
+            TableIndex.create(local_catalog, "ns.t", DEFINITION)
+
+    check_index(TableIndex.open(local_catalog, "ns.h"))
+    TableIndex.create(local_catalog, "ns.t", DEFINITION)
+    check_index(TableIndex.open(local_catalog, "ns.h"))
+
+
+def test_an_index_is_found_though_the_new_table_of_the_old_name_cannot_be_read(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, load = renamed(local_catalog), local_catalog.load_table
+    local_catalog.create_table("ns.t", rows(0).schema, location=first.data_table.location() + "-new")
+
+    def load_others(identifier: str | Identifier) -> Table:
+        if tuple(identifier) == ("ns", "t"):
+            raise ValidationError("a type that this release does not know")
+        return load(identifier)
+
+    monkeypatch.setattr(local_catalog, "load_table", load_others)
+    check_index(TableIndex.open(local_catalog, "ns.h"))
+
+
+def test_of_two_changes_of_a_definition_at_once_none_is_lost(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = indexed(local_catalog, 0, IndexDefinition.of(bitmap=["k"]))
+    with_kinds = StoredDefinition.with_index
+
+    def create_first(stored: StoredDefinition, *index_of: Any) -> StoredDefinition:
+        changed = with_kinds(stored, *index_of)
+        monkeypatch.undo()
+        TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["b"]))
+        return changed
+
+    monkeypatch.setattr(StoredDefinition, "with_index", create_first)
+    TableIndex.add(local_catalog, "ns.t", "of_s", IndexDefinition.of(bloom=["s"]))
+
+    index.refresh()
+    assert {column.name: [*column.kinds] for column in index.columns} == {"s": ["bloom"], "b": ["bitmap"]}

@@ -46,7 +46,9 @@ def test_the_answer_is_that_of_every_row_looked_at(kind: str, options: dict[str,
 @given(st.data())
 def test_a_bloom_filter_never_misses_a_row_and_is_exact_only_when_it_finds_none(data: st.DataObject) -> None:
     sample = data.draw(samples())
-    options = data.draw(st.sampled_from(({}, {"fpp": "0.5"}, {"items": "3"}, {"items": "70000", "fpp": "0.001"})))
+    options = data.draw(
+        st.sampled_from(({}, {"fpp": "0.5"}, {"items": "3"}, {"items": "70000", "fpp": "0.001"}, {"fpp": "1e-20"}))
+    )
     index, _ = open_payload(
         "bloom", KINDS["bloom"].build(SortedColumn(sample.column), options), sample.value_type, len(sample.values)
     )
