@@ -61,6 +61,7 @@ class Watch:
     _done: _State | None = field(default=None, init=False)
     _tried: _State | None = field(default=None, init=False)
     _tries: int = field(default=0, init=False)
+    _given_up: frozenset[str] = field(default=frozenset(), init=False)
     _upkeep_thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "upkeep"), init=False)
     _running_upkeep: Future[None] | None = field(default=None, init=False)
     _expired_at: float = field(default_factory=time.monotonic, init=False)
@@ -128,7 +129,8 @@ class Watch:
         state = data_table, index_table, snapshot_id, definition
         if state == self._done or self._stopped.is_set():
             return False
-        scope = replace(self.scope, without=frozenset[str]().union(*self._long_builds.values()))
+        self._given_up = self._given_up if state == self._tried else frozenset()
+        scope = replace(self.scope, without=self._given_up.union(*self._long_builds.values()))
         lag = read_lag(index.data_table, index.index_table, index.columns, scope)
         if not lag.files and self._long_builds:
             return True
@@ -141,6 +143,9 @@ class Watch:
         scope = replace(scope, without=scope.without | (large if small else frozenset()))
         report = self._build(index, scope, small or large) if lag.files else None
         is_tried = self._is_tried(state, report)
+        if is_tried and report is not None and report.files_left:
+            # The files behind them come next.
+            self._given_up, self._tries = self._given_up | {one.path for one in report.skipped}, 0
         if is_tried and not self._long_builds and (report is None or not report.files_left):
             self._done = state
         # Rests grow while nothing but the same unreadable files is left.

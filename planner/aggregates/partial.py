@@ -29,8 +29,6 @@ SUM: Final = pa.decimal256(75, 0)
 """The type of exact sums: it holds 38 digits for each of more rows than there can be."""
 
 _INT64 = pa.decimal256(19, 0)
-_MOST_DIGITS_OF_DOUBLES = 15
-"""Spark divides decimals as doubles, if their quotients have no more digits."""
 
 
 def group_name(number: int) -> str:
@@ -290,7 +288,8 @@ def _average(asked: AskedColumn, total: pa.Array, counts: pa.Array) -> pa.Array:
     _scaled(total, precision + 10, own_scale)
 
     def divided(unscaled: int, count: int) -> Decimal:
-        if precision + 4 <= _MOST_DIGITS_OF_DOUBLES:
+        # Spark divides decimals as doubles, if these have all digits of the quotient.
+        if precision + 4 <= 15:
             quotient = Decimal(repr(unscaled / count / 10.0**own_scale))
             return quotient.scaleb(scale).quantize(Decimal(1), ROUND_HALF_UP)
         rounded = (2 * abs(unscaled) * 10 ** (scale - own_scale) + count) // (2 * count)

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -282,3 +283,25 @@ def is_indexed(catalog: SqlCatalog) -> bool:
         return TableIndex.open(catalog, "ns.t").status().indexed_data_files == 1
     except NotFoundError:
         return False
+
+
+def test_files_behind_unreadable_ones_are_indexed(local_catalog: SqlCatalog, index: TableIndex) -> None:
+    for _ in range(3):
+        index.data_table.append(rows(20))
+    first, second = sorted(file.path for file in list_data_files(index.data_table.refresh()))[:2]
+    for path in (first, second):
+        Path(path.removeprefix("file://")).unlink()
+    running = Watch(
+        lambda: TableIndex.open(local_catalog, "ns.t"),
+        lambda found, scope: found.build_async(workers=1, scope=scope),
+        0.01,
+        scope=BuildScope(max_files=1),
+        upkeep=False,
+    )
+    with ThreadPoolExecutor(1) as threads:
+        ended = threads.submit(running.run)
+        try:
+            assert wait_for(lambda: index.status().indexed_data_files == 2, DEADLINE_SECONDS)
+        finally:
+            running.stop()
+        ended.result()
