@@ -224,12 +224,12 @@ def stored_definition(data_table: Table, index_table: Table) -> StoredDefinition
 
 
 def change_definition(
-    data_table: Table, index_table: Table, change: Callable[[StoredDefinition], StoredDefinition]
+    data_table: Table, index_table: Table, change: Callable[[StoredDefinition], StoredDefinition], *, drops: bool = True
 ) -> frozenset[FieldKind]:
     """Change a definition by one commit that succeeds only on top of the definition that `change` saw.
 
-    The indexes that the definition loses leave all entries by the same commit, so that no query uses them from now on;
-    they are returned, and `expire` deletes their bytes. `change` is called again if another commit comes in between.
+    The indexes that the definition loses are returned. With `drops`, they leave all entries by the same commit, and no
+    query uses them from now on. `expire` deletes their bytes. `change` is called again if another commit comes first.
     """
 
     def attempt() -> frozenset[FieldKind]:
@@ -237,7 +237,7 @@ def change_definition(
         changed = change(stored)
         gone = stored.kinds - changed.kinds
         left: pa.Table | None = None
-        if gone:
+        if gone and drops:
             entries = read_entries(index_table)
             kinds = field_kinds(entries)
             if any(own & gone for own in kinds):

@@ -35,7 +35,7 @@ def define_index_table(catalog: Catalog, data_table: Table, definition: str) -> 
     """
     index_table = ensure_index_table(catalog, data_table, definition)
     if index_table.properties[catalogue.PROPERTY_DEFINITION] != definition:
-        change_definition(data_table, index_table, lambda stored: replace(stored, definition=definition))
+        change_definition(data_table, index_table, lambda stored: replace(stored, definition=definition), drops=False)
     return index_table
 
 
