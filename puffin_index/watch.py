@@ -139,7 +139,7 @@ class Watch:
         large = frozenset(path for path, size in lag.files.items() if size >= LARGE_FILE_BYTES)
         small = frozenset(lag.files) - large
         if small and large and not self._long_builds:
-            self._long_builds[self.start(index, replace(self.scope, without=small))] = large
+            self._long_builds[self.start(index, replace(scope, without=scope.without | small))] = large
         scope = replace(scope, without=scope.without | (large if small else frozenset()))
         report = self._build(index, scope, small or large) if lag.files else None
         is_tried = self._is_tried(state, report)
