@@ -37,6 +37,23 @@ def renamed(catalog: SqlCatalog) -> TableIndex:
     return index
 
 
+def with_a_new_table(index: TableIndex) -> None:
+    """Give the old name of a renamed table to a new one."""
+    index.catalog.create_table("ns.t", rows(0).schema, location=index.data_table.location() + "-new")
+
+
+def refuse(catalog: SqlCatalog, name: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a catalog fail to load one table."""
+    load = catalog.load_table
+
+    def load_others(identifier: str | Identifier) -> Table:
+        if tuple(identifier) == ("ns", name):
+            raise error
+        return load(identifier)
+
+    monkeypatch.setattr(catalog, "load_table", load_others)
+
+
 def names(catalog: SqlCatalog) -> set[str]:
     return {identifier[-1] for identifier in catalog.list_tables("ns")}
 
@@ -141,16 +158,10 @@ def test_a_catalog_that_does_not_rename_loses_nothing(
 def test_an_index_stays_while_its_table_cannot_be_read(
     local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, load = renamed(local_catalog), local_catalog.load_table
-    local_catalog.create_table("ns.t", rows(0).schema, location=first.data_table.location() + "-new")
-
-    def load_others(identifier: str | Identifier) -> Table:
-        if tuple(identifier) == ("ns", "h"):
-            raise OSError("the store does not answer")
-        return load(identifier)
+    with_a_new_table(renamed(local_catalog))
 
     with monkeypatch.context() as patched:
-        patched.setattr(local_catalog, "load_table", load_others)
+        refuse(local_catalog, "h", OSError("the store does not answer"), patched)
         with pytest.raises(OSError, match="does not answer"):
             TableIndex.create(local_catalog, "ns.t", DEFINITION)
 
@@ -162,15 +173,9 @@ def test_an_index_stays_while_its_table_cannot_be_read(
 def test_an_index_is_found_though_the_new_table_of_the_old_name_cannot_be_read(
     local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, load = renamed(local_catalog), local_catalog.load_table
-    local_catalog.create_table("ns.t", rows(0).schema, location=first.data_table.location() + "-new")
+    with_a_new_table(renamed(local_catalog))
 
-    def load_others(identifier: str | Identifier) -> Table:
-        if tuple(identifier) == ("ns", "t"):
-            raise ValidationError("a type that this release does not know")
-        return load(identifier)
-
-    monkeypatch.setattr(local_catalog, "load_table", load_others)
+    refuse(local_catalog, "t", ValidationError("a type that this release does not know"), monkeypatch)
     check_index(TableIndex.open(local_catalog, "ns.h"))
 
 
