@@ -64,10 +64,10 @@ class Writer:
         self._table.append(self._fitting(rows(self._random.randrange(2**32), self._next_id(), count)))
 
     def _delete(self) -> None:
-        self._table.delete(EqualTo("k", self._random.randrange(4_000)))
+        self._table.delete(EqualTo(term="k", value=self._random.randrange(4_000)))
 
     def _update(self) -> None:
-        chosen = EqualTo("k", self._random.randrange(4_000))
+        chosen = EqualTo(term="k", value=self._random.randrange(4_000))
         found = self._table.scan(row_filter=chosen).to_arrow()
         place = found.schema.get_field_index("k")
         changed = found.set_column(place, found.schema.field(place), pc.add(found["k"], 1))
@@ -78,7 +78,7 @@ class Writer:
         self._table.overwrite(self._table.scan().to_arrow().sort_by("id"))
 
     def _retire(self) -> None:
-        self._table.delete(LessThan("id", self._next_id() - _KEPT_ROWS))
+        self._table.delete(LessThan(term="id", value=self._next_id() - _KEPT_ROWS))
         if len(self._table.refresh().inspect.files()) > _MOST_FILES:
             self._overwrite()
 

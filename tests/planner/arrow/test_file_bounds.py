@@ -138,9 +138,9 @@ def iceberg_filter(predicate: oracle.Predicate) -> expressions.BooleanExpression
         ):
             return COMPARISONS[operator](column, value)
         case oracle.Among(column, values) if None not in values:
-            return expressions.In(column, values)
+            return expressions.In(term=column, values=values)
         case oracle.IsNull(column):
-            return expressions.IsNull(column)
+            return expressions.IsNull(term=column)
         case oracle.And(parts) | oracle.Or(parts):
             filters = [iceberg_filter(part) for part in parts]
             known = [part for part in filters if part is not None]

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.arrow.plan import ScanPlan, plan
+from planner.arrow.plan import plan
+from planner.report.scan_plan import ScanPlan
 from puffin_index import TableIndex
 from puffin_index.storage.caches import clear_caches
 from puffin_index.storage.ranged import GAP_BYTES

@@ -95,8 +95,8 @@ def test_a_name_that_may_be_several_is_refused(index: TableIndex) -> None:
 def test_a_build_is_of_the_files_that_a_predicate_spells(local_catalog: SqlCatalog, table: Table) -> None:
     table.append(DATA.set_column(2, "id", pa.array(range(100, 100 + ROWS))))
     index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["Id"]))
-    assert index.build(workers=1, scope=BuildScope(row_filter=EqualTo("ID", 300))).files == 0
-    assert index.build(workers=1, scope=BuildScope(row_filter=EqualTo("id", 130))).files == 1
+    assert index.build(workers=1, scope=BuildScope(row_filter=EqualTo(term="ID", value=300))).files == 0
+    assert index.build(workers=1, scope=BuildScope(row_filter=EqualTo(term="id", value=130))).files == 1
 
 
 def test_properties_commands_and_advice_spell_columns(local_catalog: SqlCatalog, table: Table, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -222,7 +223,7 @@ def test_keys_are_located_by_an_index_whatever_it_saves(large: TableIndex) -> No
     assert read.bytes == 0
 
 
-WHERES = {
+WHERES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "k = 3": lambda row: row["k"] == 3,
     "k IN (1, 5, 9)": lambda row: row["k"] in (1, 5, 9),
     "k BETWEEN 4 AND 6": lambda row: row["k"] is not None and 4 <= row["k"] <= 6,

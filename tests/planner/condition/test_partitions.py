@@ -101,9 +101,8 @@ def cases(draw: st.DrawFn) -> tuple[str, Transform[Any, Any], list[Any], LeafTes
 def table_of(source: str, transform: Transform[Any, Any]) -> Table:
     """A table of one column, of which nothing but the metadata is there."""
     spec, schema = PartitionSpec(PartitionField(1, 1000, transform, "p")), Schema(NestedField(1, "v", source))
-    metadata = TableMetadataV2(
-        location="file:///t", last_column_id=1, schemas=[schema], partition_specs=[spec], current_schema_id=0
-    )
+    ids = {"last-column-id": 1, "current-schema-id": 0}
+    metadata = TableMetadataV2(**{"location": "file:///t", "schemas": [schema], "partition-specs": [spec], **ids})
     return Table(("ns", "t"), metadata, "", PyArrowFileIO(), InMemoryCatalog("none"))
 
 

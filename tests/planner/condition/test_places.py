@@ -179,22 +179,25 @@ def test_a_uuid_is_its_text_in_lower_case() -> None:
 @pytest.mark.parametrize(
     ("text", "written"),
     [
-        ("i = 5", EqualTo("i", 5)),
-        ("i IN (3, 7) OR l IS NULL", Or(In("i", {3, 7}), IsNull("l"))),
-        ("i > 3 AND i <= 9", And(GreaterThan("i", 3), LessThanOrEqual("i", 9))),
-        ("s = 'é'", EqualTo("s", "é")),
-        ("m = 1.25 OR big >= -3", Or(EqualTo("m", Decimal("1.25")), GreaterThanOrEqual("big", Decimal("-3.00")))),
-        ("d < 1.5D", LessThan("d", 1.5)),
-        ("i <> 5", And(NotEqualTo("i", 5), NotNull("i"))),
-        ("day = DATE '1970-01-02'", EqualTo("day", DateLiteral(1))),
-        ("at >= TIMESTAMP_NTZ '1970-01-01 00:00:01'", GreaterThanOrEqual("at", TimestampLiteral(1_000_000))),
-        ("st.leaf IS NOT NULL", NotNull("st.leaf")),
+        ("i = 5", EqualTo(term="i", value=5)),
+        ("i IN (3, 7) OR l IS NULL", Or(In(term="i", values={3, 7}), IsNull(term="l"))),
+        ("i > 3 AND i <= 9", And(GreaterThan(term="i", value=3), LessThanOrEqual(term="i", value=9))),
+        ("s = 'é'", EqualTo(term="s", value="é")),
+        (
+            "m = 1.25 OR big >= -3",
+            Or(EqualTo(term="m", value=Decimal("1.25")), GreaterThanOrEqual(term="big", value=Decimal("-3.00"))),
+        ),
+        ("d < 1.5D", LessThan(term="d", value=1.5)),
+        ("i <> 5", And(NotEqualTo(term="i", value=5), NotNull(term="i"))),
+        ("day = DATE '1970-01-02'", EqualTo(term="day", value=DateLiteral(1))),
+        ("at >= TIMESTAMP_NTZ '1970-01-01 00:00:01'", GreaterThanOrEqual(term="at", value=TimestampLiteral(1_000_000))),
+        ("st.leaf IS NOT NULL", NotNull(term="st.leaf")),
         ("TRUE", AlwaysTrue()),
         ("FALSE", AlwaysFalse()),
         # What Iceberg cannot say keeps all files that may match.
-        ("f > 0.1D", NotNull("f")),
-        ("NOT (s LIKE 'a%')", NotNull("s")),
-        ("isnan(d)", NotNull("d")),
+        ("f > 0.1D", NotNull(term="f")),
+        ("NOT (s LIKE 'a%')", NotNull(term="s")),
+        ("isnan(d)", NotNull(term="d")),
     ],
 )
 def test_what_is_written_for_iceberg_says_the_same(text: str, written: BooleanExpression) -> None:

@@ -45,6 +45,8 @@ def plain_verdicts(predicate: Predicate, leaves: dict[Leaf, Verdicts]) -> Verdic
                 np.vstack([none, *(part.possible for part in parts)]).any(axis=0),
                 np.vstack([none, *(part.certain for part in parts)]).any(axis=0),
             )
+        case _:
+            raise AssertionError(f"no test here makes {predicate}")
 
 
 @settings(max_examples=amount(40, 1_000))

@@ -29,7 +29,7 @@ def has_word(text: str, test: WordTest) -> bool:
         case SetTest(keys):
             return any(word in keys for word in every)
         case RangeTest(low, high):
-            return any(low <= word and (high is None or word < high) for word in every)  # type: ignore[operator] # bytes
+            return any(low <= word and (high is None or word < high) for word in every)
         case ValueTest():
             return len(satisfying(test, pa.array(every, pa.large_binary()))) > 0
 

@@ -25,7 +25,8 @@ def written_values(transform: transforms.Transform[Any, Any], source: IcebergTyp
     written = {java_value(transform, source, value)}
     if isinstance(transform, TIMES):
         second = 0 if isinstance(source, DateType) else 10**6 if _has_micros(source) else 10**9
-        exact = _between(transform, *divmod(value, 86_400 * second or 1), 86_400 * second or 1)
+        day = 86_400 * second or 1
+        exact = _between(transform, value // day, value % day, day)
         # The ones rounded towards 1970; the other wraps nothing around, and has no years beyond 262,142.
         written |= {_wrapped(exact, 32) if second else exact, None}
         if isinstance(transform, transforms.HourTransform):

@@ -89,9 +89,9 @@ def test_samples_tell_in_how_many_row_groups_keys_are(holding: int, most: int) -
     chance, count, row_groups = np.random.default_rng(holding), 32, 200
     expected, kept = [], []
     for _ in range(50):
-        halves = [np.isin(np.arange(row_groups), chance.integers(0, holding, count)) for _ in range(2)]
-        every = halves[0] | halves[1] | np.isin(np.arange(row_groups), chance.integers(0, holding, 1_000))
-        expected.append(estimate_by_sample(*halves, count, np.full(row_groups, 1_000.0)).sum())
+        first, second = (np.isin(np.arange(row_groups), chance.integers(0, holding, count)) for _ in range(2))
+        every = first | second | np.isin(np.arange(row_groups), chance.integers(0, holding, 1_000))
+        expected.append(estimate_by_sample(first, second, count, np.full(row_groups, 1_000.0)).sum())
         kept.append(every.sum())
     assert 0.9 * np.mean(kept) <= np.mean(expected) <= most
 

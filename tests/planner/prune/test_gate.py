@@ -11,7 +11,7 @@ from planner.arrow.plan import plan, plan_scan
 from planner.condition.tree.nodes import Leaf
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, Limits
 from planner.report.scan_plan import ScanPlan
-from planner.view.index_view import Experience
+from planner.view.experience import Experience
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.keys.leaf import SetTest
 from tests.conftest import built

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Identifier
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 
 from planner.spark.known_index_tables import DataTable, KnownIndexTables
 from puffin_index import IndexDefinition, TableIndex

@@ -56,7 +56,7 @@ def test_a_table_with_equality_deletes_is_indexed(index: TableIndex, table: Tabl
     data_files = [entry.data_file for one in manifests for entry in one.fetch_manifest_entry(table.io)]
     commit_equality_deletes(table, pa.table({"k": pa.array([5], pa.int64())}), data_files[0])
 
-    report = index.build(scope=BuildScope(row_filter=EqualTo("day", 1)))
+    report = index.build(scope=BuildScope(row_filter=EqualTo(term="day", value=1)))
     assert (report.files, report.files_left) == (1, 0)
     assert all("day=1" in path for path in indexed_paths(index))
     assert index.build().files == DAYS - 1

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.catalog import Identifier
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.definition.names import StoredDefinition

@@ -69,7 +69,7 @@ def flips(data: bytes) -> Iterator[bytes]:
 
 def asked(groups: Sequence[Group]) -> list[LeafTest]:
     """Tests about keys that are there."""
-    known = sorted({key for group in groups for key in group.sample.keys if key is not None})  # type: ignore[type-var]
+    known = sorted({key for group in groups for key in group.sample.keys if key is not None})
     middle = known[len(known) // 2]
     return [
         NullTest(True),

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import matplotlib.image
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from rich.console import Console, Group
@@ -143,7 +142,7 @@ def test_a_picture_is_drawn_of_what_did_not_fail(run: Record, tmp_path: Path) ->
 
 def overlaps(figure: Figure) -> list[tuple[str, str]]:
     """Texts of a picture that lie over each other."""
-    FigureCanvasAgg(figure).draw()
+    figure.draw_without_rendering()
     texts = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
     # Ticks beyond the axes have texts that nobody sees.
     boxes = [(text.get_text(), text.get_window_extent()) for text in texts if text.get_window_extent().width > 0]

@@ -17,7 +17,7 @@ from tests.conftest import built, create_table
 from tests.puffin_index.kinds.first_bytes.kind import MERGED, SINGLE, FirstBytesKind
 
 ROW_GROUP_ROWS = 4
-WORDS = [
+WORDS: list[list[str | None]] = [
     ["apple", "ant", None, "ape"],
     ["bee", "bear", "", "bat"],
     ["äpfel", "zoo", "zebra", "zorro"],

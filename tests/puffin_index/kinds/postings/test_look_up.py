@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event, Thread
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -115,7 +116,7 @@ def test_blocks_of_several_segments_are_searched_together(case: tuple[list[list[
 
 def test_a_bad_block_among_those_of_several_segments_is_an_error() -> None:
     """Its checksum is good, so that only parsing tells."""
-    asked = []
+    asked: list[Any] = []
     for number in range(3):
         postings, _ = opened(built([group(0, range(100 * number, 100 * number + 50))], Sizes()))
         blocks = run(postings.prepare(AskedTest(RangeTest(None, 10**6)))).blocks
