@@ -305,3 +305,48 @@ def test_files_behind_unreadable_ones_are_indexed(local_catalog: SqlCatalog, ind
         finally:
             running.stop()
         ended.result()
+
+
+def test_builds_of_large_files_leave_given_up_ones_out(
+    local_catalog: SqlCatalog, index: TableIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.data_table.append(rows(1000))
+    monkeypatch.setattr(
+        "puffin_index.watch.LARGE_FILE_BYTES", min(file.file_size for file in list_data_files(index.data_table))
+    )
+    large = {file.path for file in list_data_files(index.data_table)}
+    for _ in range(3):
+        index.data_table.append(rows(20))
+    first, second, third = sorted({file.path for file in list_data_files(index.data_table)} - large)
+    for path in (first, second):
+        Path(path.removeprefix("file://")).unlink()
+    is_given_up, builds_of_large = threading.Event(), list[tuple[BuildScope, BuildHandle]]()
+
+    def start(found: TableIndex, scope: BuildScope) -> BuildHandle:
+        def run(_: ProgressListener) -> BuildReport:
+            is_given_up.wait(DEADLINE_SECONDS)
+            return TableIndex.open(local_catalog, "ns.t").build(workers=1, scope=scope)
+
+        if third in scope.without:
+            handle = BuildHandle(run, is_given_up.set)
+            builds_of_large.append((scope, handle))
+            return handle
+        if first in scope.without:
+            # The next pass sees that the first build of a large file has ended.
+            is_given_up.set()
+            builds_of_large[0][1].wait()
+        return found.build_async(workers=1, scope=scope)
+
+    running = Watch(
+        lambda: TableIndex.open(local_catalog, "ns.t"), start, 0.01, scope=BuildScope(max_files=1), upkeep=False
+    )
+    with ThreadPoolExecutor(1) as threads:
+        ended = threads.submit(running.run)
+        try:
+            assert wait_for(lambda: index.status().indexed_data_files == 3, DEADLINE_SECONDS)
+        finally:
+            running.stop()
+            is_given_up.set()
+        ended.result()
+
+    assert [scope.without >= {first, second, third} for scope, _ in builds_of_large] == [True, True]
