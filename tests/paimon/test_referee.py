@@ -103,7 +103,7 @@ def _set_tests(sample: Sample) -> list[LeafTest]:
 def _range_tests(sample: Sample) -> list[LeafTest]:
     bounds = [RangeTest(key, None, low_inclusive=inclusive) for key in _keys(sample) for inclusive in (True, False)]
     bounds += [RangeTest(None, key, high_inclusive=inclusive) for key in _keys(sample) for inclusive in (True, False)]
-    return [*bounds, SetTest(tuple(sorted(set(_keys(sample)))), negated=True)]  # type: ignore[arg-type]  # keys of one column
+    return [*bounds, SetTest(tuple(sorted(set(_keys(sample)))), negated=True)]
 
 
 def _check(paimon: Paimon, kind: str, sample: Sample, payload: Payload, tests: Sequence[LeafTest]) -> None:
@@ -159,6 +159,6 @@ def test_bloom_filters_are_the_same_bytes(paimon: Paimon, type_name: str, shape:
         assert bytes(payload.data) == theirs
         index, _ = open_payload("bloom", payload, sample.value_type, len(sample.values))
         for key in _keys(sample):
-            test = SetTest((key,))  # type: ignore[arg-type]  # one key, so it is a tuple of one type
+            test = SetTest((key,))
             expected = paimon.rows("bloom", type_name, theirs, test)
             assert index.evaluate(test).rows == (BitMap(range(len(sample.values))) if expected else BitMap())

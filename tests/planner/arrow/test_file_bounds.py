@@ -209,7 +209,7 @@ def listed(table: Table, predicate: Predicate) -> set[str]:
 def leaf_test(operator: str, key: Key) -> LeafTest:
     is_inclusive = operator.endswith("=")
     if operator == "=":
-        return SetTest((key,))  # type: ignore[arg-type] # of one kind
+        return SetTest((key,))
     if operator.startswith("<"):
         return RangeTest(None, key, high_inclusive=is_inclusive)
     return RangeTest(key, None, low_inclusive=is_inclusive)

@@ -71,8 +71,8 @@ def test_a_notebook_completes_the_names_of_the_interface(package: str) -> None:
     module = importlib.import_module(package)
     completer = Completer({package: module})
 
-    found = [*takewhile(bool, (completer.complete(f"{package}.", number) for number in count()))]
-    names = {str(name).removeprefix(f"{package}.").rstrip("()") for name in found}
+    found = takewhile(bool, (completer.complete(f"{package}.", number) for number in count()))
+    names = {name.removeprefix(f"{package}.").rstrip("()") for name in found}
     assert names == {name for name in module.__all__ if not name.startswith("_")}
     assert set(dir(module)) == set(module.__all__)
 

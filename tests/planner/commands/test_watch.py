@@ -172,7 +172,7 @@ def test_a_file_that_fails_for_a_while_is_tried_again(local_catalog: SqlCatalog,
     away = path.rename(path.with_suffix(".away"))
     with closing(Service(tmp_path)) as running:
         first, second = running.reports(2)
-        assert [len(one["skipped"]) for one in (first, second)] == [1, 1]  # type: ignore[arg-type]
+        assert [len(one["skipped"]) for one in (first, second)] == [1, 1]
         assert (first["files"], second["files"]) == (1, 0)
         away.rename(path)
         running.wait_for_log("files=0 rows=0 segments=0")

@@ -50,7 +50,7 @@ def test_texts_that_are_like_a_pattern_have_its_words(
     pattern = "".join(pieces)
     made = re.sub(r"\\(.)|%|_", lambda found: found[1] or texts[0][:3], pattern)
     every = [*texts, made, f"{texts[-1]}{made}", made.upper()]
-    check(ValueTest(function, "ILIKE" if folds else "LIKE", (pattern,)), every)  # type: ignore[arg-type] # one of them
+    check(ValueTest(function, "ILIKE" if folds else "LIKE", (pattern,)), every)
 
 
 @settings(max_examples=amount(200, 20_000))

@@ -104,7 +104,7 @@ def joins() -> Iterator[list[str]]:
 
         def join(*args: object, **kwargs: object) -> object:
             joined.append(kind.__name__)
-            return plain(*args, **kwargs)  # type: ignore[arg-type]
+            return plain(*args, **kwargs)
 
         return join
 

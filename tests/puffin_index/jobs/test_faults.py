@@ -169,7 +169,7 @@ def test_a_catalog_that_stays_locked_is_named_after_a_while(impatient_index: Tab
     failures = [ValueError("no database"), OperationalError("SELECT", {}, sqlite3.OperationalError("no such table"))]
     for failure in failures:
         with pytest.raises(type(failure)):
-            while_locked(lambda failure=failure: (_ for _ in ()).throw(failure))  # type: ignore[misc]
+            while_locked(lambda failure=failure: (_ for _ in ()).throw(failure))
 
 
 def test_a_locked_catalog_is_waited_for(

@@ -36,7 +36,7 @@ class PlacingCatalog(SqlCatalog):
     def create_table(self, *arguments: object, **named: object) -> Table:
         if len(arguments) > 2 or named.get("location"):
             raise ValueError("Cannot specify a location")
-        return super().create_table(*arguments, **named)  # type: ignore[arg-type]
+        return super().create_table(*arguments, **named)
 
 
 @pytest.fixture

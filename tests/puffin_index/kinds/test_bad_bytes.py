@@ -73,8 +73,8 @@ def asked(groups: Sequence[Group]) -> list[LeafTest]:
     middle = known[len(known) // 2]
     return [
         NullTest(True),
-        SetTest((middle,)),  # type: ignore[arg-type]  # one key, so it is a tuple of one type
-        SetTest((known[-1],), negated=True),  # type: ignore[arg-type]  # as above
+        SetTest((middle,)),
+        SetTest((known[-1],), negated=True),
         RangeTest(known[0], middle, low_inclusive=False),
         RangeTest(middle, None, negated=True),
     ]

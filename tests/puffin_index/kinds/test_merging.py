@@ -97,7 +97,7 @@ def test_merged_filters_drop_what_the_filters_dropped(of_groups: list[Sample]) -
     keys = sorted({key for sample in of_groups for key in sample.keys if key is not None})
     absent = [key + 1 if isinstance(key, int) and key < 2**63 - 1 else key for key in keys]
     for key in (*keys[:5], *absent[:5]):
-        test = SetTest((key,))  # type: ignore[arg-type]  # one key, so it is a tuple of one type
+        test = SetTest((key,))
         unmerged = [bool(piece.rows(test)) for piece in pieces]
         found = one.rows(test)
         assert [bool(found & group.every_row) for group in one.groups] == [
@@ -163,7 +163,7 @@ def test_what_would_grow_together_stays_apart(kind: str, of_groups: list[Sample]
     assert len(pieces) == len(of_groups)
     assert _length(pieces) <= _length(before)
     for piece in pieces:
-        test = SetTest((piece.groups[0].sample.keys[3],))  # type: ignore[arg-type]  # one key, so of one type
+        test = SetTest((piece.groups[0].sample.keys[3],))
         assert piece.rows(test) == expected_rows(piece.groups, test)
 
 
@@ -176,7 +176,7 @@ def test_bit_slices_of_numbers_and_of_codes_become_one(name: str) -> None:
     groups = placed([sample_of(some, name) for some in values])
     (piece,) = merged([segment("bsi", {}, groups[:2]), merged([segment("bsi", {}, groups[2:])])])
     for key in {key for group in groups for key in group.sample.keys if key is not None}:
-        test = SetTest((key,))  # type: ignore[arg-type]  # one key, so it is a tuple of one type
+        test = SetTest((key,))
         assert piece.rows(test) == expected_rows(groups, test)
 
 
@@ -193,7 +193,7 @@ def test_a_payload_that_has_no_neighbour_comes_back_as_it_was(kind: str, options
 @pytest.mark.parametrize(("kind", "options"), BUILDS)
 def test_row_groups_without_values_merge(kind: str, options: dict[str, str], type_name: str, value: object) -> None:
     key = key_of(value, value_type_named(type_name))
-    test = SetTest((key,))  # type: ignore[arg-type]  # one key, so it is a tuple of one type
+    test = SetTest((key,))
     for lists in ([[], []], [[None], [None, None]], [[], [value], [], [None], []], [[value, None], []]):
         groups = placed([sample_of(values, type_name) for values in lists])
         for piece in merged([merged([segment(kind, options, groups)]), segment(kind, options, groups)]):

@@ -66,7 +66,7 @@ def test_equality_in_a_bitmap_takes_3_requests_and_64_kib(permutation: Ints) -> 
         (strings, "string", b"https://example.org/customers/000000004711", [4711], 0),
     ):
         index, reader = _open("bitmap", values, type_name)
-        test = SetTest((key,))  # type: ignore[arg-type]  # one key, so it is a tuple of one type
+        test = SetTest((key,))
         rows, requests, bytes_read = _read(index, reader, test)
         assert rows == BitMap(expected)
         assert requests <= 3

@@ -238,4 +238,4 @@ def test_jobs_say_what_was_kept_of_their_own_query(hooked: SparkSession, corpus:
         assert context.getLocalProperty("spark.job.description") == "mine"
     finally:
         hooked.conf.unset("spark.puffin-index.job-description")
-        context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type] # clears it
+        context.setLocalProperty("spark.job.description", None)

@@ -49,7 +49,7 @@ def way(request: pytest.FixtureRequest) -> str:
 
 def call(spark: SparkSession, way: str, procedure: str, **arguments: object) -> DataFrame:
     if way == "Python":
-        return planner.call(spark, procedure, **arguments)  # type: ignore[arg-type]
+        return planner.call(spark, procedure, **arguments)
     literals = {name: f'"{value}"' if isinstance(value, str) else str(value) for name, value in arguments.items()}
     return spark.sql(f"CALL puffin.system.{procedure}({', '.join(f'{n} => {v}' for n, v in literals.items())})")
 

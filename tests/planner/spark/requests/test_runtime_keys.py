@@ -67,7 +67,7 @@ def leaf_test(predicate: Predicate) -> LeafTest:
     ],
 )
 def test_keys_of_a_type_are_those_of_its_columns(name: str, keys: list[object], expected: tuple[object, ...]) -> None:
-    assert leaf_test(bound(name, keys)) == SetTest(expected)  # type: ignore[arg-type]
+    assert leaf_test(bound(name, keys)) == SetTest(expected)
 
 
 @pytest.mark.parametrize("name", ["float", "double"])
@@ -76,7 +76,7 @@ def test_both_zeros_are_one_key_and_every_nan_is(name: str) -> None:
 
     found = leaf_test(bound(name, [bits(-0.0), bits(0.0), bits(float("nan")), -1]))
 
-    assert found == SetTest((zero, nan))  # type: ignore[arg-type]
+    assert found == SetTest((zero, nan))
 
 
 def test_wide_decimals_keep_all_digits() -> None:

@@ -101,7 +101,7 @@ SMALL = {
 def small_tests(groups: Sequence[Group]) -> list[LeafTest]:
     """Tests that together read every byte: one for each key, and others."""
     keys = list(dict.fromkeys(key for key in keys_in(groups) if key is not None))
-    tests: list[LeafTest] = [SetTest((key,)) for key in keys]  # type: ignore[arg-type]  # a tuple of one type
+    tests: list[LeafTest] = [SetTest((key,)) for key in keys]
     return [*tests, RangeTest(keys[2], keys[5]), RangeTest(keys[2], keys[4], negated=True), NullTest(True)]
 
 

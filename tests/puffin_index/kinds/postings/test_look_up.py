@@ -171,11 +171,11 @@ def bounds(postings: Postings, test: LeafTest) -> tuple[int, int]:
 
 def check_reads(piece: Piece, key: Key, row: int) -> Postings:
     postings, reader = opened(piece)
-    assert postings.evaluate(SetTest((key,))).rows == BitMap([row])  # type: ignore[arg-type]  # a tuple of one type
+    assert postings.evaluate(SetTest((key,))).rows == BitMap([row])
     reads, length = reader.taken()
     assert reads <= 3
     assert length <= 64 * 1024
-    assert postings.evaluate(SetTest((key,))).rows == BitMap([row])  # type: ignore[arg-type]  # as above
+    assert postings.evaluate(SetTest((key,))).rows == BitMap([row])
     assert reader.taken()[0] == 1, "the directory is kept"
     return postings
 
