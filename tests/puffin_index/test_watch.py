@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +32,23 @@ def rows(count: int) -> pa.Table:
 
 def path_of_first(index: TableIndex) -> str:
     return list_data_files(index.data_table)[0].path
+
+
+def delete(*paths: str) -> None:
+    for path in paths:
+        Path(path.removeprefix("file://")).unlink()
+
+
+@contextmanager
+def in_a_thread(watch: Watch) -> Iterator[None]:
+    """Run a watch until the block ends, and raise the error that ended it before, if any."""
+    with ThreadPoolExecutor(1) as threads:
+        ended = threads.submit(watch.run)
+        try:
+            yield
+        finally:
+            watch.stop()
+        ended.result()
 
 
 class Service:
@@ -261,21 +279,16 @@ def test_an_index_that_is_dropped_and_defined_again_is_built_again(
 ) -> None:
     definition = IndexDefinition.of(bsi=["k"])
     index.build(workers=1)
-    running = Watch(
+    watch = Watch(
         lambda: TableIndex.create(local_catalog, "ns.t", definition),
         lambda found, scope: found.build_async(workers=1, scope=scope),
         0.05,
         upkeep=False,
     )
-    with ThreadPoolExecutor(1) as threads:
-        ended = threads.submit(running.run)
-        try:
-            time.sleep(1)
-            index.drop()
-            assert wait_for(lambda: is_indexed(local_catalog), DEADLINE_SECONDS)
-        finally:
-            running.stop()
-        ended.result()
+    with in_a_thread(watch):
+        time.sleep(1)
+        index.drop()
+        assert wait_for(lambda: is_indexed(local_catalog), DEADLINE_SECONDS)
 
 
 def is_indexed(catalog: SqlCatalog) -> bool:
@@ -289,37 +302,29 @@ def test_files_behind_unreadable_ones_are_indexed(local_catalog: SqlCatalog, ind
     for _ in range(3):
         index.data_table.append(rows(20))
     first, second = sorted(file.path for file in list_data_files(index.data_table.refresh()))[:2]
-    for path in (first, second):
-        Path(path.removeprefix("file://")).unlink()
-    running = Watch(
+    delete(first, second)
+    watch = Watch(
         lambda: TableIndex.open(local_catalog, "ns.t"),
         lambda found, scope: found.build_async(workers=1, scope=scope),
         0.01,
         scope=BuildScope(max_files=1),
         upkeep=False,
     )
-    with ThreadPoolExecutor(1) as threads:
-        ended = threads.submit(running.run)
-        try:
-            assert wait_for(lambda: index.status().indexed_data_files == 2, DEADLINE_SECONDS)
-        finally:
-            running.stop()
-        ended.result()
+    with in_a_thread(watch):
+        assert wait_for(lambda: index.status().indexed_data_files == 2, DEADLINE_SECONDS)
 
 
 def test_builds_of_large_files_leave_given_up_ones_out(
     local_catalog: SqlCatalog, index: TableIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.data_table.append(rows(1000))
-    monkeypatch.setattr(
-        "puffin_index.watch.LARGE_FILE_BYTES", min(file.file_size for file in list_data_files(index.data_table))
-    )
-    large = {file.path for file in list_data_files(index.data_table)}
+    large = list_data_files(index.data_table)
+    monkeypatch.setattr("puffin_index.watch.LARGE_FILE_BYTES", min(file.file_size for file in large))
     for _ in range(3):
         index.data_table.append(rows(20))
-    first, second, third = sorted({file.path for file in list_data_files(index.data_table)} - large)
-    for path in (first, second):
-        Path(path.removeprefix("file://")).unlink()
+    files = {file.path for file in list_data_files(index.data_table)}
+    first, second, third = sorted(files.difference(file.path for file in large))
+    delete(first, second)
     is_given_up, builds_of_large = threading.Event(), list[tuple[BuildScope, BuildHandle]]()
 
     def start(found: TableIndex, scope: BuildScope) -> BuildHandle:
@@ -337,16 +342,10 @@ def test_builds_of_large_files_leave_given_up_ones_out(
             builds_of_large[0][1].wait()
         return found.build_async(workers=1, scope=scope)
 
-    running = Watch(
+    watch = Watch(
         lambda: TableIndex.open(local_catalog, "ns.t"), start, 0.01, scope=BuildScope(max_files=1), upkeep=False
     )
-    with ThreadPoolExecutor(1) as threads:
-        ended = threads.submit(running.run)
-        try:
-            assert wait_for(lambda: index.status().indexed_data_files == 3, DEADLINE_SECONDS)
-        finally:
-            running.stop()
-            is_given_up.set()
-        ended.result()
+    with in_a_thread(watch):
+        assert wait_for(lambda: index.status().indexed_data_files == 3, DEADLINE_SECONDS)
 
     assert [scope.without >= {first, second, third} for scope, _ in builds_of_large] == [True, True]
